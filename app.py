@@ -1,0 +1,1 @@
+"""app: to be filled."""

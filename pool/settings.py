@@ -1,0 +1,72 @@
+"""What can be set about the pool; the ``[pool]`` table of the settings file."""
+
+import msgspec
+
+from wire.units import ByteCount, Seconds
+
+__all__ = ["PoolSettings", "Prewarm"]
+
+
+class Prewarm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keep ``count`` idle workers of one profile warm."""
+
+    agent: str = "main"
+    role: str = "default"
+    count: int = 1
+
+
+class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits and times of the pool. A count of 0 or a time of 0 means "no such limit" where the text says so."""
+
+    min: int = 1
+    """Idle workers that idle reclaim leaves alone."""
+    max: int = 4
+    """Live worker processes, starting and stopping ones included."""
+    max_per_profile: int = 0
+    """Live workers of one profile signature; 0 = no limit of its own."""
+    max_per_agent: int = 0
+    """Live workers of one agent definition; 0 = no limit of its own."""
+    reserve: int = 0
+    """Workers kept for requests of base priority >= 10 and for nested runs."""
+    waiting_capacity: int = 50
+    """Direct acquires that may wait."""
+    waiting_timeout: Seconds = Seconds(30)
+    """How long a direct acquire without a deadline of its own waits."""
+    age_step: Seconds = Seconds(3)
+    """Waiting this long is worth one step of priority."""
+    spawn_burst: int = 8
+    """Workers that may be started at once."""
+    spawn_rate: float = 4.0
+    """Workers a second after the burst."""
+    start_timeout: Seconds = Seconds(60)
+    """Spawn to ready."""
+    reset_timeout: Seconds = Seconds(10)
+    """new_session or switch_session, with its verification."""
+    ping_interval_idle: Seconds = Seconds(15)
+    ping_interval_busy: Seconds = Seconds(30)
+    ping_timeout: Seconds = Seconds(10)
+    ping_failures: int = 3
+    """Unanswered pings in a row after which a worker is unresponsive."""
+    turn_stall: Seconds = Seconds(600)
+    """A turn without any output for this long is aborted, then its worker killed."""
+    idle_timeout: Seconds = Seconds(300)
+    """An idle worker above ``min`` is stopped after this."""
+    session_idle_timeout: Seconds = Seconds(1800)
+    """A quiescent session is parked after this; 0 = never."""
+    max_age: Seconds = Seconds(0)
+    """A worker older than this (with 10 % jitter) retires at a turn boundary; 0 = never."""
+    max_turns: int = 0
+    """A worker retires after this many turns; 0 = never."""
+    max_rss: ByteCount = ByteCount(0)
+    """A worker above this resident size retires at a turn boundary; 0 = never."""
+    backoff_min: Seconds = Seconds(0.5)
+    backoff_max: Seconds = Seconds(60)
+    breaker_failures: int = 5
+    """So many failures of one profile within ``breaker_window`` open its breaker."""
+    breaker_window: Seconds = Seconds(60)
+    breaker_half_open: Seconds = Seconds(30)
+    """An open breaker lets one trial spawn through after this."""
+    maintenance_interval: Seconds = Seconds(30)
+    drain_timeout: Seconds = Seconds(60)
+    """How long ``drain`` and a graceful stop wait for turns in flight."""
+    prewarm: list[Prewarm] = []

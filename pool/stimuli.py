@@ -1,0 +1,244 @@
+"""What can happen to the pool: the inputs of ``PoolMachine.handle``. Plain facts, no behaviour."""
+
+from enum import StrEnum
+
+import msgspec
+
+from errors import PoolError
+from pool.settings import PoolSettings
+from profiles.profile import CapabilityProfile
+
+__all__ = [
+    "Acquire",
+    "Background",
+    "Busy",
+    "Cancel",
+    "Close",
+    "Drain",
+    "FailureKind",
+    "ForgetSession",
+    "Hold",
+    "Pause",
+    "Prewarmed",
+    "Quiet",
+    "Reconfigure",
+    "RecycleWorker",
+    "Release",
+    "Resume",
+    "SessionKnown",
+    "Stimulus",
+    "StopWorker",
+    "Tick",
+    "Usage",
+    "WorkerExited",
+    "WorkerFailed",
+    "WorkerReady",
+    "WorkerReconciled",
+    "WorkerResetDone",
+]
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """One request's right to a worker. ``generation`` rises with every grant, so a stale hold is recognised."""
+
+    request: str
+    session: str
+    worker: str
+    generation: int
+
+
+class Acquire(msgspec.Struct, frozen=True, kw_only=True):
+    """A request wants the worker of ``session`` (bound, matching, new or freed). Ends in one Grant or one Reject.
+
+    ``deadline`` is on the machine's clock; None = now + ``waiting_timeout``. ``spawn=False`` neither spawns nor waits.
+    ``nested``: an ancestor of this run holds a worker, so it may use the reserve and must not wait behind it.
+    ``bounded``: counts against ``waiting_capacity`` (direct acquires do, a gateway's runs do not).
+    """
+
+    request: str
+    session: str
+    profile: CapabilityProfile
+    priority: int = 5
+    deadline: float | None = None
+    spawn: bool = True
+    nested: bool = False
+    bounded: bool = True
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """The caller no longer wants its worker; a hold that was just granted is given back. Unknown requests: no-op."""
+
+    request: str
+
+
+class Release(msgspec.Struct, frozen=True):
+    """One hold ends; ``turns`` is how many turns it ran. A stale generation is refused (UsageError)."""
+
+    hold: Hold
+    turns: int = 1
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """The gateway: a turn is in flight, something is queued, or output is not yet delivered. Not counted, a flag."""
+
+    session: str
+
+
+class Quiet(msgspec.Struct, frozen=True):
+    """The gateway: none of that any more."""
+
+    session: str
+
+
+class Background(msgspec.Struct, frozen=True):
+    """The worker reports how many processes it runs in the background for its session."""
+
+    worker: str
+    running: int
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Resident size in bytes by worker, measured by the shell now and then."""
+
+    rss: dict[str, int]
+
+
+class SessionKnown(msgspec.Struct, frozen=True):
+    """A session has a transcript from before (an earlier life of the supervisor, or the worker moved to a new file)."""
+
+    session: str
+    transcript: str | None
+
+
+class ForgetSession(msgspec.Struct, frozen=True):
+    """The session's conversation ends here: its transcript is forgotten and its next grant begins a new one.
+
+    Only for sessions without a hold (UsageError otherwise). Also lifts a ResumeFailed.
+    """
+
+    session: str
+
+
+class WorkerReady(msgspec.Struct, frozen=True):
+    """A spawned worker can take requests."""
+
+    worker: str
+
+
+class WorkerResetDone(msgspec.Struct, frozen=True):
+    """The Reset of this worker succeeded and was verified; ``transcript`` is the session's file, if it keeps one."""
+
+    worker: str
+    session: str
+    transcript: str | None
+
+
+class WorkerReconciled(msgspec.Struct, frozen=True):
+    """The Reconcile of this worker succeeded."""
+
+    worker: str
+
+
+class FailureKind(StrEnum):
+    """What a worker failed at; decides whose budget it counts against."""
+
+    START = "start"
+    """Not spawned, or not ready in time: the profile's breaker."""
+    RESET = "reset"
+    """A reset to a new conversation failed: the worker is killed."""
+    RESUME = "resume"
+    """The session's transcript could not be resumed: the worker is killed, the session's budget of 2 is charged."""
+    RECONCILE = "reconcile"
+    """Model or thinking level refused: the request fails with the worker's words, the worker goes on."""
+    UNRESPONSIVE = "unresponsive"
+    STALLED = "stalled"
+    PROTOCOL = "protocol"
+
+
+class WorkerFailed(msgspec.Struct, frozen=True):
+    """A worker failed while its process (if there is one) may still live; WorkerExited follows when it is reaped.
+
+    For a START failure without a process the shell sends WorkerExited right after.
+    """
+
+    worker: str
+    kind: FailureKind
+    error: PoolError
+
+
+class WorkerExited(msgspec.Struct, frozen=True):
+    """The worker's process is gone and reaped. ``error`` describes it for whoever still waited for that worker."""
+
+    worker: str
+    error: PoolError
+
+
+class StopWorker(msgspec.Struct, frozen=True):
+    """An operator wants this worker gone now; its session is parked, its turn fails."""
+
+    worker: str
+
+
+class RecycleWorker(msgspec.Struct, frozen=True):
+    """An operator wants this worker replaced at its next turn boundary."""
+
+    worker: str
+
+
+class Prewarmed(msgspec.Struct, frozen=True):
+    """Which profiles to keep warm, and how many idle workers of each (replaces the earlier list)."""
+
+    targets: tuple[tuple[CapabilityProfile, int], ...]
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed: sent at ``next_wakeup`` and at the maintenance interval."""
+
+
+class Reconfigure(msgspec.Struct, frozen=True):
+    """New limits; effective at once, without losing anybody."""
+
+    settings: PoolSettings
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """No new grants until Resume; waiters keep waiting (and expire), holds go on."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Undo Pause."""
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """No new acquires; waiters are refused, holds end in their own time, idle workers stop."""
+
+
+class Close(msgspec.Struct, frozen=True):
+    """Everything stops: waiters are refused, all workers stopped, held or not."""
+
+
+Stimulus = (
+    Acquire
+    | Cancel
+    | Release
+    | Busy
+    | Quiet
+    | Background
+    | Usage
+    | SessionKnown
+    | ForgetSession
+    | WorkerReady
+    | WorkerResetDone
+    | WorkerReconciled
+    | WorkerFailed
+    | WorkerExited
+    | StopWorker
+    | RecycleWorker
+    | Prewarmed
+    | Tick
+    | Reconfigure
+    | Pause
+    | Resume
+    | Drain
+    | Close
+)

@@ -1,0 +1,1 @@
+"""One worker process: its dialect, its life, its client."""

@@ -1,0 +1,75 @@
+"""What a dialect is: a sans-IO translator between the native vocabulary and what one worker program really speaks.
+
+One instance per worker process. It takes requests in native words (``prompt``, ``abort``, ``new_session`` ...) and raw
+blocks of complete lines from the worker, and says what to write and what happened. It reads no clock, awaits nothing
+and touches no file, so that a recorded conversation can be replayed through it in microseconds.
+"""
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from wire.messages import Message
+
+__all__ = ["NOTHING", "Dialect", "Step"]
+
+
+class Step(NamedTuple):
+    """What one input led to.
+
+    ``messages``: events and answers for the layer above, in order, answers under the caller's own request ids.
+    ``outgoing``: whole lines (ending in LF) to write to the worker, in order.
+    ``contaminated``: lines that were no message of the dialect, each cut to 512 bytes.
+    ``contaminated_run``: how many such lines in a row stood at the end of the block (the client adds up runs that
+    cross blocks; ``clean_start`` is False when the block began with contamination, that is, the run may continue).
+    """
+
+    messages: list[Message]
+    outgoing: list[bytes]
+    contaminated: list[bytes]
+    contaminated_run: int = 0
+    clean_start: bool = True
+
+
+NOTHING = Step([], [], [])
+
+
+class Dialect(Protocol):
+    """See the module docstring. ``now`` is a monotonic time in seconds, only ever compared with itself."""
+
+    @property
+    def name(self) -> str:
+        """``native`` or ``pi``: what the agent definition calls it."""
+        ...
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the worker is inside a turn, as far as its output has told."""
+        ...
+
+    def open(self, now: float) -> Step:
+        """The first thing after the spawn; a dialect without a ready line begins to ask for the state here."""
+        ...
+
+    def request(self, request_id: str, method: str, params: msgspec.Raw, now: float) -> Step:
+        """A request in native words; exactly one answer with ``request_id`` follows in some later step's messages.
+
+        Raises UsageError for a method or parameters that the dialect refuses; then nothing was sent.
+        """
+        ...
+
+    def receive(self, block: bytes, now: float) -> Step:
+        """A block of complete lines from the worker's stdout."""
+        ...
+
+    def forget(self, request_id: str) -> None:
+        """The caller no longer waits (deadline, cancelled): a late answer is dropped, not taken for another's."""
+        ...
+
+    def next_deadline(self) -> float | None:
+        """When ``expire`` wants to be called, if nothing else happens before."""
+        ...
+
+    def expire(self, now: float) -> Step:
+        """A deadline of the dialect's own has passed (an unanswered dialog, a boot question to repeat)."""
+        ...

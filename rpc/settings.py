@@ -1,0 +1,37 @@
+"""What can be set about one worker process and its client; the ``[rpc]`` table of the settings file."""
+
+import msgspec
+
+from wire.units import ByteCount, Seconds
+
+__all__ = ["RpcSettings"]
+
+
+class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits and times of the wire."""
+
+    max_line_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    """A longer line of a worker is a protocol violation."""
+    max_contaminated_lines: int = 100
+    """That many lines in a row which are no message retire the worker."""
+    request_timeout: Seconds = Seconds(30)
+    """Deadline of a request that is answered at once (everything but ``prompt`` and ``compact``)."""
+    send_queue_bytes: ByteCount = ByteCount(16 * 1024 * 1024)
+    """Bytes that may wait for a worker that does not read its stdin; more wait in the caller."""
+    subscriber_events: int = 65_536
+    """Events that may wait for one subscriber before its worker's output is no longer read."""
+    ui_timeout: Seconds = Seconds(60)
+    """A dialog of an extension that nobody answers is answered ``cancelled`` after this."""
+    abort_grace: Seconds = Seconds(1)
+    """Kill ladder, first rung: how long an aborted turn may take to end."""
+    eof_grace: Seconds = Seconds(1)
+    """Second rung: how long a worker may live on with its stdin closed."""
+    term_grace: Seconds = Seconds(2)
+    """Third rung: how long it may take after SIGTERM; then SIGKILL."""
+    log_bytes: ByteCount = ByteCount(1024 * 1024)
+    """A worker's stderr log file is rotated at this size; two files are kept."""
+    env_passthrough: list[str] = [
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR"),
+        *("LANG", "LC_ALL", "LC_CTYPE", "TZ"),
+    ]
+    """Names of the supervisor's environment variables that workers inherit."""

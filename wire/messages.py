@@ -1,0 +1,202 @@
+"""The native dialect's messages: what a worker and its supervisor say to each other, one JSON object a line.
+
+At the pipe one permissive ``Message`` takes any line; its ``data``/``result`` stay raw until somebody asks for them by
+name. Everything above ``rpc/`` speaks this vocabulary, whatever dialect the worker's own program has.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "EMPTY",
+    "AssistantMessage",
+    "Background",
+    "ErrorBody",
+    "ImageContent",
+    "Message",
+    "MessagesResult",
+    "PromptParams",
+    "PromptResult",
+    "Ready",
+    "Request",
+    "SessionResult",
+    "StateResult",
+    "StopReason",
+    "TextParams",
+    "TokenUsage",
+    "ToolCallView",
+    "ToolEvent",
+    "UiRequest",
+]
+
+PROTOCOL_VERSION = 1
+
+EMPTY = msgspec.Raw(b"null")
+"""What an absent ``data``, ``params`` or ``result`` decodes from."""
+
+StopReason = Literal["stop", "aborted", "error", "length", "timeout", "max_steps", "tool_calls"]
+
+
+class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a request failed: a stable code, a sentence, further facts."""
+
+    code: str
+    message: str = ""
+    data: dict[str, Any] = {}
+
+
+class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Any line a worker may print: an event (``event`` set) or an answer (``id`` set), never both.
+
+    ``data`` (events) and ``result`` (answers) are undecoded JSON. ``gc=False`` is safe: raw bytes hold no references,
+    and an ``ErrorBody`` cannot point back to its message.
+    """
+
+    id: str | int | None = None
+    event: str | None = None
+    data: msgspec.Raw = EMPTY
+    result: msgspec.Raw = EMPTY
+    error: ErrorBody | None = None
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line to a worker (or to the control socket): a method to run, answered under the same ``id``."""
+
+    id: str
+    method: str
+    params: Any = {}
+
+
+# --- parameters -----------------------------------------------------------------------------------------------------
+
+
+class ImageContent(msgspec.Struct, frozen=True, kw_only=True):
+    """One image beside a prompt's text, base64 in ``data``."""
+
+    type: Literal["image"] = "image"
+    data: str
+    mime_type: str = msgspec.field(name="mimeType", default="image/png")
+
+
+class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """``prompt``: run one turn to its end. ``streaming_behavior`` says what to do when a run is in progress."""
+
+    text: str
+    images: list[ImageContent] = []
+    streaming_behavior: Literal["steer", "follow_up"] | None = None
+    run_id: str | None = None
+    client_tools: list[dict[str, Any]] = []
+    tool_results: list[dict[str, Any]] = []
+
+
+class TextParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """``steer`` and ``follow_up``: a text for the running turn, or for after it."""
+
+    text: str
+    images: list[ImageContent] = []
+
+
+# --- results --------------------------------------------------------------------------------------------------------
+
+
+class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=False):
+    """Tokens of one run as the model counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class PromptResult(msgspec.Struct, frozen=True):
+    """The end of a run: its final text, why it stopped, its events without the text pieces, what it cost."""
+
+    text: str = ""
+    stop_reason: StopReason = "stop"
+    events: list[dict[str, Any]] = []
+    usage: TokenUsage = TokenUsage()
+    error: str | None = None
+
+
+class SessionResult(msgspec.Struct, frozen=True):
+    """``new_session`` and ``switch_session``: which conversation the worker now holds; no file when it keeps none."""
+
+    session_id: str
+    session_file: str | None = None
+
+
+class StateResult(msgspec.Struct, frozen=True):
+    """``get_state``: what the worker is doing, for which conversation, with which model."""
+
+    session_id: str
+    session_file: str | None = None
+    message_count: int = 0
+    is_streaming: bool = False
+    is_compacting: bool = False
+    provider: str | None = None
+    model: str | None = None
+    thinking: str | None = None
+    pending: int = 0
+    background: int = 0
+
+
+class MessagesResult(msgspec.Struct, frozen=True):
+    """``get_messages``: the conversation so far, oldest first, in the worker's own message shape."""
+
+    messages: list[dict[str, Any]] = []
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """``ready``: the first line of a worker; written when it can take requests, not before."""
+
+    protocol: int = PROTOCOL_VERSION
+    agent: str = ""
+    version: str = ""
+    pid: int = 0
+    methods: list[str] = []
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``assistant_message`` and ``thinking``: ``partial`` is the new piece of text, never the accumulated text."""
+
+    partial: str = ""
+    run_id: str | None = None
+    seq: int = 0
+
+
+class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One tool call as events show it."""
+
+    id: str
+    name: str
+    input_preview: str = ""
+    state: str = "PENDING"
+    duration_ms: float | None = None
+    approval: str | None = None
+
+
+class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``tool``: a tool call starts, has new output, ends or fails. ``tail`` is the end of its output so far."""
+
+    phase: Literal["start", "update", "end", "error"]
+    call: ToolCallView
+    run_id: str | None = None
+    seq: int = 0
+    tail: str | None = None
+    error: str | None = None
+
+
+class Background(msgspec.Struct, frozen=True):
+    """``background``: how many processes the worker runs in the background, told at every change."""
+
+    running: int = 0
+
+
+class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``ui_request``: an extension asks a person; answered by ``ui_respond`` with the same ``id``."""
+
+    id: str
+    method: str
+    fields: dict[str, Any] = {}
