@@ -17,6 +17,7 @@ __all__ = [
     "ProtocolViolation",
     "RequestTimeout",
     "ResumeFailed",
+    "RunAborted",
     "UsageError",
     "WorkerError",
     "WorkerExited",
@@ -118,6 +119,12 @@ class ResumeFailed(WorkerError):
     """A session's transcript could not be resumed; it was set aside and the session can be reset."""
 
     code = "resume_failed"
+
+
+class RunAborted(PoolError):
+    """Somebody ended the run before it came to an outcome."""
+
+    code = "aborted"
 
 
 class PoolSaturated(PoolError):

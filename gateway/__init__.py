@@ -1,1 +1,1 @@
-"""The room gateway."""
+"""What happens between a door and a worker: sessions, lanes, runs, handlers."""

@@ -22,6 +22,8 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Idle workers that idle reclaim leaves alone."""
     max: int = 4
     """Live worker processes, starting and stopping ones included."""
+    worker_memory: ByteCount = ByteCount(150 * 1024 * 1024)
+    """What one worker is reckoned to need; ``max`` times this must fit into the machine's memory."""
     max_per_profile: int = 0
     """Live workers of one profile signature; 0 = no limit of its own."""
     max_per_agent: int = 0

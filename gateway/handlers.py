@@ -1,0 +1,177 @@
+"""The handlers behind every door: a method name and its parameters in, a result or an error out."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from errors import UsageError
+from gateway.service import Gateway
+from pool import stimuli
+
+__all__ = ["Emit", "Handlers"]
+
+P = TypeVar("P")
+
+
+class Emit(Protocol):
+    """Pushes one event to whoever made the request, in order, at the reader's pace."""
+
+    async def __call__(self, event: str, data: Any) -> None: ...
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A method without parameters."""
+
+
+class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``prompt``: run one turn and follow it."""
+
+    session: str
+    text: str
+    agent: str = "main"
+    role: str = "default"
+    priority: int = 5
+    timeout: float | None = None
+    retry_safe: bool = False
+
+
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A method about one session."""
+
+    session: str
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A method about one worker."""
+
+    worker: str
+
+
+class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``explain``: for a session, or for what an agent in a role would need."""
+
+    session: str | None = None
+    agent: str | None = None
+    role: str | None = None
+
+
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``drain``: ``timeout`` in seconds, default ``drain_timeout`` of the settings."""
+
+    timeout: float | None = None
+
+
+Handler = Callable[[Any, Emit], Awaitable[Any]]
+
+
+class Handlers:
+    """The method table over one gateway."""
+
+    def __init__(self, gateway: Gateway, supervisor: Callable[[], dict[str, Any]]) -> None:
+        """``supervisor`` gives the facts about this process that ``status`` shows (pid, uptime, version, paths)."""
+        self._gateway = gateway
+        self._pool = gateway.pool
+        self._supervisor = supervisor
+        self._table: dict[str, tuple[type, Handler]] = {
+            "status": (NoParams, self._status),
+            "prompt": (PromptRequest, self._prompt),
+            "abort": (SessionRequest, self._abort),
+            "explain": (ExplainRequest, self._explain),
+            "sessions.list": (NoParams, self._sessions),
+            "workers.list": (NoParams, self._workers),
+            "waiting.list": (NoParams, self._waiting),
+            "workers.stop": (WorkerRequest, self._stop_worker),
+            "workers.recycle": (WorkerRequest, self._recycle_worker),
+            "pause": (NoParams, self._pause),
+            "resume": (NoParams, self._resume),
+            "drain": (DrainRequest, self._drain),
+            "shutdown": (NoParams, self._shutdown),
+        }
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All method names."""
+        return tuple(self._table)
+
+    async def call(self, method: str, params: msgspec.Raw, emit: Emit) -> Any:
+        """Run a method; the result is JSON-encodable. Raises PoolError, UsageError for what the caller got wrong."""
+        entry = self._table.get(method)
+        if entry is None:
+            raise UsageError(f"unknown method {method!r}; there are: {', '.join(self._table)}")
+        kind, handler = entry
+        return await handler(decode_params(kind, method, params), emit)
+
+    async def _status(self, _params: NoParams, _emit: Emit) -> Any:
+        document = msgspec.to_builtins(self._pool.statistics())
+        return {**document, "supervisor": self._supervisor()}
+
+    async def _prompt(self, params: PromptRequest, emit: Emit) -> Any:
+        run = self._gateway.start_run(
+            params.session,
+            params.text,
+            agent=params.agent,
+            role=params.role,
+            priority=params.priority,
+            timeout=params.timeout,
+            retry_safe=params.retry_safe,
+        )
+        async with run.events as batches:
+            async for batch in batches:
+                for event in batch:
+                    await emit("event", {"type": event.event, "data": event.data})
+        return run.outcome()
+
+    async def _abort(self, params: SessionRequest, _emit: Emit) -> Any:
+        return {"session": params.session, "aborted": await self._gateway.abort(params.session)}
+
+    async def _explain(self, params: ExplainRequest, _emit: Emit) -> Any:
+        profile = self._gateway.session_profile(params.session) if params.session is not None else None
+        if profile is None or params.agent is not None or params.role is not None:
+            profile = self._gateway.profile(params.agent or "main", params.role or "default")
+        return {
+            "session": params.session,
+            "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},
+            "workers": self._pool.explain(params.session, profile),
+        }
+
+    async def _sessions(self, _params: NoParams, _emit: Emit) -> Any:
+        return self._pool.statistics().sessions
+
+    async def _workers(self, _params: NoParams, _emit: Emit) -> Any:
+        return self._pool.statistics().workers
+
+    async def _waiting(self, _params: NoParams, _emit: Emit) -> Any:
+        return self._pool.statistics().waiting
+
+    async def _stop_worker(self, params: WorkerRequest, _emit: Emit) -> Any:
+        self._pool.tell(stimuli.StopWorker(params.worker))
+        return {"worker": params.worker, "stopping": True}
+
+    async def _recycle_worker(self, params: WorkerRequest, _emit: Emit) -> Any:
+        self._pool.tell(stimuli.RecycleWorker(params.worker))
+        return {"worker": params.worker, "recycling": True}
+
+    async def _pause(self, _params: NoParams, _emit: Emit) -> Any:
+        self._pool.tell(stimuli.Pause())
+        return {"paused": True}
+
+    async def _resume(self, _params: NoParams, _emit: Emit) -> Any:
+        self._pool.tell(stimuli.Resume())
+        return {"paused": False}
+
+    async def _drain(self, params: DrainRequest, _emit: Emit) -> Any:
+        return {"drained": await self._pool.drain(params.timeout)}
+
+    async def _shutdown(self, _params: NoParams, _emit: Emit) -> Any:
+        self._gateway.shutdown_requested.set()
+        return {"stopping": True}
+
+
+def decode_params(kind: type[P], method: str, params: msgspec.Raw) -> P:
+    """Decode a method's parameters; absent ones (``null``) are an empty object. Raises UsageError."""
+    raw = bytes(params)
+    try:
+        return msgspec.json.decode(b"{}" if raw in (b"", b"null") else raw, type=kind)
+    except msgspec.MsgspecError as exc:
+        raise UsageError(f"bad parameters for {method}: {exc}") from exc

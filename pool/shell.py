@@ -1,0 +1,340 @@
+"""The pool's async shell: it tells the machine what happened and carries out what the machine decides.
+
+No decision is made here. One task per worker lives its life (start, watch, end), one task keeps time, one short task
+per reset; callers wait on their own ticket. Every change goes through ``_apply``, which runs to its end without
+awaiting, so the machine sees one stimulus after the other.
+"""
+
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, assert_never
+
+import trio
+
+from errors import PoolClosed, PoolError, WorkerError
+from pool import stimuli
+from pool.actions import Action, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stop
+from pool.explanation import WorkerExplanation
+from pool.lease import Lease
+from pool.life import WorkerLife
+from pool.machine import PoolMachine
+from pool.memory import check_memory
+from pool.settings import PoolSettings
+from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
+from pool.stimuli import FailureKind, Stimulus
+from pool.tickets import Tickets
+from pool.worker import WorkerLauncher, begin_conversation, reconcile, resume_conversation
+from profiles import CapabilityProfile
+
+__all__ = ["Pool"]
+
+EventSink = Callable[[str, dict[str, Any]], None]
+
+
+def _ignore_event(event: str, data: dict[str, Any]) -> None:
+    """The sink of a pool that nobody listens to."""
+
+
+class Pool:
+    """A bounded set of workers for any number of sessions; see ``lease``.
+
+    Use it as ``async with Pool(settings, launcher=...) as pool``. Leaving the block closes it: waiters end with
+    PoolClosed, every worker is stopped by its kill ladder and reaped before the block is left.
+
+    Args:
+        settings: limits and times.
+        launcher: where workers come from.
+        on_event: called with ``(event, data)`` for everything worth telling; must not block or raise.
+        rng: source of jitter; pass a seeded one for repeatable runs.
+        memory_bytes: physical memory to check ``max`` against; None asks the machine.
+    """
+
+    def __init__(
+        self,
+        settings: PoolSettings | None = None,
+        *,
+        launcher: WorkerLauncher,
+        on_event: EventSink = _ignore_event,
+        rng: random.Random | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        self._settings = settings or PoolSettings()
+        check_memory(self._settings, memory_bytes)
+        self._memory_bytes = memory_bytes
+        self._launcher = launcher
+        self._on_event = on_event
+        self._rng = rng or random.Random()  # noqa: S311  # jitter, not secrets
+        self._stack = AsyncExitStack()
+        self._lives: dict[str, WorkerLife] = {}
+        self._tickets = Tickets()
+        self._latencies = LatencyRecorder()
+        self._request_ids = itertools.count(1)
+        self._wake_timer = trio.Event()
+        self._armed_for = float("inf")
+        self._all_gone = trio.Event()
+        self._closed = False
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._machine = PoolMachine(self._settings, rng=self._rng, now=trio.current_time())
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._nursery.start_soon(self._keep_time)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        with trio.CancelScope(shield=True):
+            await self._close()
+        self._nursery.cancel_scope.cancel()
+        return await self._stack.__aexit__(kind, error, traceback)
+
+    async def _close(self) -> None:
+        """End everything. The kill ladders have deadlines of their own, so this ends too."""
+        self._closed = True
+        self._apply(stimuli.Close())
+        self._tickets.reject_all(PoolClosed("the pool has been closed"))
+        while self._lives:
+            self._all_gone = trio.Event()
+            await self._all_gone.wait()
+
+    # --- what callers do --------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def lease(
+        self,
+        session: str,
+        profile: CapabilityProfile,
+        *,
+        priority: int = 5,
+        timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
+        spawn: bool = True,
+        nested: bool = False,
+        bounded: bool = True,
+    ) -> AsyncIterator[Lease]:
+        """Hold the worker of ``session`` for the length of the block.
+
+        Args:
+            session: the conversation's key; one key, one conversation.
+            profile: what the worker must be able to do.
+            priority: higher is served first.
+            timeout: seconds to wait at most; None takes ``waiting_timeout`` of the settings.
+            spawn: False takes only what is there now, without waiting.
+            nested: an ancestor of this request holds a worker already.
+            bounded: whether the request counts against ``waiting_capacity``.
+
+        Raises:
+            PoolSaturated, AcquireTimeout, PoolClosed, ProfileBroken, ResumeFailed: no worker, and why.
+        """
+        lease = await self.acquire(
+            session, profile, priority=priority, timeout=timeout, spawn=spawn, nested=nested, bounded=bounded
+        )
+        try:
+            yield lease
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.release(lease)
+
+    async def acquire(
+        self,
+        session: str,
+        profile: CapabilityProfile,
+        *,
+        priority: int = 5,
+        timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
+        spawn: bool = True,
+        nested: bool = False,
+        bounded: bool = True,
+    ) -> Lease:
+        """The same without a block; the caller must ``release`` the lease."""
+        started = trio.current_time()
+        request = f"r{next(self._request_ids)}"
+        ticket = self._tickets.open(request)
+        try:
+            self._apply(
+                stimuli.Acquire(
+                    request=request,
+                    session=session,
+                    profile=profile,
+                    priority=priority,
+                    deadline=None if timeout is None else started + timeout,
+                    spawn=spawn,
+                    nested=nested,
+                    bounded=bounded,
+                )
+            )
+            grant = await ticket.wait()
+        except trio.Cancelled:
+            self._apply(stimuli.Cancel(request))
+            raise
+        finally:
+            self._tickets.close(request)
+        return self._make_lease(grant, waited=trio.current_time() - started)
+
+    def acquire_nowait(self, session: str, profile: CapabilityProfile) -> Lease:
+        """The warm path: the session's own worker, where it is bound and matches; raises trio.WouldBlock otherwise."""
+        if not self._machine.is_warm(session, profile):
+            raise trio.WouldBlock
+        request = f"r{next(self._request_ids)}"
+        ticket = self._tickets.open(request)
+        try:
+            self._apply(stimuli.Acquire(request=request, session=session, profile=profile, spawn=False))
+            return self._make_lease(ticket.outcome(), waited=0.0)
+        finally:
+            self._tickets.close(request)
+
+    async def release(self, lease: Lease) -> None:
+        """Give a hold back, its turn ended: a turn still running is aborted, a worker that goes on regardless is failed."""
+        await lease.aclose()
+        life = self._lives.get(lease.hold.worker)
+        if life is not None and lease.must_not_be_reused:
+            error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
+            self._apply(stimuli.WorkerFailed(life.id, FailureKind.STALLED, error))
+        for seconds in lease.turn_seconds:
+            self._latencies.turn.add(seconds)
+        if lease.mark_released():
+            self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
+
+    def tell(self, stimulus: Stimulus) -> None:
+        """Tell the pool a fact or a wish from outside: Busy, Quiet, Pause, Resume, StopWorker, Reconfigure ...
+
+        Raises UsageError where the machine refuses it (an unknown worker, a session in use).
+        """
+        if isinstance(stimulus, stimuli.Reconfigure):
+            check_memory(stimulus.settings, self._memory_bytes)
+            self._settings = stimulus.settings
+        self._apply(stimulus)
+
+    async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # the documented limit of the drain
+        """Take nothing new and let turns in flight end; True when the pool is empty within ``timeout`` seconds."""
+        self._apply(stimuli.Drain())
+        limit = self._settings.drain_timeout if timeout is None else timeout
+        with trio.move_on_after(limit):
+            while self._lives:
+                self._all_gone = trio.Event()
+                await self._all_gone.wait()
+        return not self._lives
+
+    def statistics(self) -> PoolStatistics:
+        """A frozen, consistent picture of this moment."""
+        now = trio.current_time()
+        return assemble_statistics(
+            self._machine.snapshot(now), self._settings, self._lives, self._latencies, self._launcher.guarantee(), now
+        )
+
+    def explain(self, session: str | None, profile: CapabilityProfile) -> list[WorkerExplanation]:
+        """For every worker: how well it fits, and the first difference that rules it out."""
+        return self._machine.explain(session, profile)
+
+    # --- the machine and its actions --------------------------------------------------------------------------------
+
+    def _apply(self, stimulus: Stimulus) -> None:
+        for action in self._machine.handle(stimulus, trio.current_time()):
+            self._perform(action)
+        due = self._machine.next_wakeup()
+        if due is not None and due < self._armed_for:
+            self._wake_timer.set()
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Grant():
+                self._tickets.grant(action)
+            case Reject():
+                self._tickets.reject(action)
+            case Reset():
+                self._nursery.start_soon(self._reset, action)
+            case Reconcile():
+                self._nursery.start_soon(self._reconcile, action)
+            case Spawn():
+                life = WorkerLife(action.worker, action.profile, self._settings, trio.current_time())
+                self._lives[action.worker] = life
+                self._nursery.start_soon(self._live, life)
+            case Stop():
+                self._lives[action.worker].request_stop(force=action.force)
+            case Notify():
+                self._on_event(action.event, action.data)
+            case _:
+                assert_never(action)
+
+    async def _keep_time(self) -> None:
+        """Wake at the machine's next deadline, and for maintenance; sleeps without any polling in between."""
+        maintenance_due = trio.current_time() + self._settings.maintenance_interval
+        while True:
+            due = self._machine.next_wakeup()
+            self._armed_for = maintenance_due if due is None else min(due, maintenance_due)
+            self._wake_timer = trio.Event()
+            with trio.move_on_at(self._armed_for):
+                await self._wake_timer.wait()
+                continue
+            if trio.current_time() >= maintenance_due:
+                maintenance_due = trio.current_time() + self._settings.maintenance_interval
+                if self._settings.max_rss:
+                    self._apply(stimuli.Usage(self._measure()))
+            self._apply(stimuli.Tick())
+
+    def _measure(self) -> dict[str, int]:
+        facts = {life.id: life.facts().rss for life in self._lives.values()}
+        return {worker: rss for worker, rss in facts.items() if rss is not None}
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    async def _live(self, life: WorkerLife) -> None:
+        """One worker from spawn to reaped process; the machine hears of each step."""
+        try:
+            await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply)
+        finally:
+            del self._lives[life.id]
+            if not self._lives:
+                self._all_gone.set()
+            self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
+
+    def _on_ready(self, life: WorkerLife) -> None:
+        self._latencies.spawn.add(trio.current_time() - life.spawned_at)
+        self._apply(stimuli.WorkerReady(life.id))
+
+    async def _reset(self, action: Reset) -> None:
+        life = self._lives[action.worker]
+        started = trio.current_time()
+        failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
+        try:
+            with trio.fail_after(self._settings.reset_timeout):
+                transcript = await self._put_conversation(life, action.resume_from)
+        except trio.TooSlowError:
+            error = WorkerError(
+                f"worker {life.id} did not finish the reset within {self._settings.reset_timeout:g} s", worker=life.id
+            )
+            self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, error))
+        except PoolError as exc:
+            self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, exc))
+        else:
+            self._latencies.reset.add(trio.current_time() - started)
+            self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, transcript))
+
+    async def _put_conversation(self, life: WorkerLife, resume_from: str | None) -> str | None:
+        worker = life.worker
+        if resume_from is None or not worker.prepare_resume(resume_from):
+            return await begin_conversation(worker.client)
+        return await resume_conversation(worker.client, resume_from)
+
+    async def _reconcile(self, action: Reconcile) -> None:
+        life = self._lives[action.worker]
+        try:
+            await reconcile(life.worker.client, action.soft)
+        except PoolError as exc:
+            self._apply_if_alive(stimuli.WorkerFailed(life.id, FailureKind.RECONCILE, exc))
+        else:
+            self._apply_if_alive(stimuli.WorkerReconciled(life.id))
+
+    def _apply_if_alive(self, fact: stimuli.WorkerFailed | stimuli.WorkerResetDone | stimuli.WorkerReconciled) -> None:
+        """A worker that ended meanwhile has already been reported, by its own task."""
+        if fact.worker in self._lives:
+            self._apply(fact)
+
+    def _make_lease(self, grant: Grant, *, waited: float) -> Lease:
+        life = self._lives[grant.hold.worker]
+        self._latencies.acquire.add(waited)
+        return Lease(grant, life.worker, waited=waited)

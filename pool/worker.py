@@ -1,0 +1,104 @@
+"""A worker as the pool's shell sees it, and where one comes from.
+
+The interface names no pid, file or signal as a duty: a worker on another machine fits it as well. What a local process
+can tell besides (pid, memory, whether it was stopped by a signal) is optional.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+from errors import ProtocolViolation, ResumeFailed
+from profiles.profile import CapabilityProfile, SoftArgs
+from rpc.client import RpcClient
+from wire.messages import SessionResult, StateResult
+
+__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "begin_conversation", "reconcile", "resume_conversation"]
+
+
+class ProcessFacts(msgspec.Struct, frozen=True):
+    """What the operating system says of a worker right now."""
+
+    rss: int | None = None
+    """Resident bytes of the worker's process."""
+    cpu: float | None = None
+    """CPU seconds used so far."""
+    suspended: bool = False
+    """Stopped by a signal (SIGSTOP, a debugger): it cannot answer, but it has not failed by itself."""
+
+
+class PoolWorker(Protocol):
+    """One running worker. Its client is the only way to talk to it."""
+
+    @property
+    def id(self) -> str:
+        """The machine's name for it."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, where it has one on this machine."""
+        ...
+
+    @property
+    def client(self) -> RpcClient:
+        """Requests and events."""
+        ...
+
+    def facts(self) -> ProcessFacts:
+        """Measure it now; cheap enough for a status call."""
+        ...
+
+    def prepare_resume(self, transcript: str) -> bool:
+        """Make a transcript fit to be resumed (mend a torn last line). False: there is none yet, begin anew.
+
+        Raises ResumeFailed when it is damaged beyond mending.
+        """
+        ...
+
+
+class WorkerLauncher(Protocol):
+    """Where workers come from."""
+
+    def open(
+        self, worker_id: str, profile: CapabilityProfile, *, stop: Callable[[], bool]
+    ) -> AbstractAsyncContextManager[PoolWorker]:
+        """Start a worker; on leaving the block it is gone, with all its descendants, and reaped.
+
+        Raises WorkerStartFailed on entering. ``stop`` says, on leaving, whether to skip the polite rungs.
+        """
+        ...
+
+    def guarantee(self) -> tuple[str, str]:
+        """How sure it is that no orphan survives: a level (``cgroup``, ``subreaper``, ``marker``, ``none``) and a sentence."""
+        ...
+
+
+async def begin_conversation(client: RpcClient) -> str | None:
+    """Give the worker an empty conversation; returns its transcript, None when it keeps none. Raises WorkerError."""
+    fresh = await client.request_as(SessionResult, "new_session", {})
+    state = await client.request_as(StateResult, "get_state", {})
+    if state.session_id != fresh.session_id or state.message_count:
+        raise ProtocolViolation(
+            f"the worker still holds session {state.session_id} with {state.message_count} messages after new_session"
+        )
+    return state.session_file
+
+
+async def resume_conversation(client: RpcClient, transcript: str) -> str:
+    """Put an earlier conversation into the worker. Raises ResumeFailed when it does not hold it afterwards."""
+    await client.request_as(SessionResult, "switch_session", {"session_file": transcript})
+    state = await client.request_as(StateResult, "get_state", {})
+    if state.session_file != transcript:
+        raise ResumeFailed(f"asked to resume {transcript}, the worker holds {state.session_file or 'no transcript'}")
+    return transcript
+
+
+async def reconcile(client: RpcClient, soft: SoftArgs) -> None:
+    """Bring model and thinking level to what a session asks for. Raises WorkerError in the worker's own words."""
+    if soft.model is not None:
+        await client.request("set_model", {"provider": soft.provider, "model": soft.model})
+    if soft.thinking is not None:
+        await client.request("set_thinking", {"level": soft.thinking})

@@ -1,0 +1,93 @@
+import pytest
+import trio
+import trio.testing
+
+from errors import PoolSaturated
+from gateway.lanes import Lanes
+from gateway.settings import GatewaySettings
+
+
+async def stay(lanes: Lanes, session: str, name: str, log: list[str], leave: trio.Event) -> None:
+    async with lanes.enter(session):
+        log.append(name)
+        await leave.wait()
+
+
+async def test_runs_of_one_session_go_one_after_the_other_in_order(nursery, autojump_clock):
+    lanes, log = Lanes(GatewaySettings()), []
+    leaves = [trio.Event() for _ in range(3)]
+    for number, leave in enumerate(leaves):
+        nursery.start_soon(stay, lanes, "s", str(number), log, leave)
+        await trio.testing.wait_all_tasks_blocked()
+    for number, leave in enumerate(leaves):
+        assert log == [str(n) for n in range(number + 1)]
+        leave.set()
+        await trio.testing.wait_all_tasks_blocked()
+    assert lanes.depth("s") == 0
+
+
+async def test_sessions_do_not_wait_for_each_other(nursery):
+    lanes, log, leave = Lanes(GatewaySettings()), [], trio.Event()
+    nursery.start_soon(stay, lanes, "a", "a", log, leave)
+    nursery.start_soon(stay, lanes, "b", "b", log, leave)
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(log) == ["a", "b"]
+    leave.set()
+
+
+async def test_a_waiter_that_gives_up_is_passed_over(nursery):
+    lanes, log, first, last = Lanes(GatewaySettings()), [], trio.Event(), trio.Event()
+    nursery.start_soon(stay, lanes, "s", "first", log, first)
+    await trio.testing.wait_all_tasks_blocked()
+    async with trio.open_nursery() as giving_up:
+        giving_up.start_soon(stay, lanes, "s", "gone", log, last)
+        await trio.testing.wait_all_tasks_blocked()
+        giving_up.cancel_scope.cancel()
+    nursery.start_soon(stay, lanes, "s", "last", log, last)
+    await trio.testing.wait_all_tasks_blocked()
+    first.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert log == ["first", "last"]
+    last.set()
+
+
+async def test_a_lane_handed_to_someone_who_gives_up_in_that_moment_is_handed_on(nursery):
+    lanes, log, first, last = Lanes(GatewaySettings()), [], trio.Event(), trio.Event()
+    nursery.start_soon(stay, lanes, "s", "first", log, first)
+    await trio.testing.wait_all_tasks_blocked()
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as inner:
+
+            async def wait_in_scope() -> None:
+                await stay(lanes, "s", "second", log, last)
+
+            inner.start_soon(wait_in_scope)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(stay, lanes, "s", "third", log, last)
+            await trio.testing.wait_all_tasks_blocked()
+            first.set()
+            scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert log[-1] == "third"
+    last.set()
+
+
+async def test_a_full_session_is_refused_and_others_are_not(nursery):
+    lanes, log, leave = Lanes(GatewaySettings(session_queue=2)), [], trio.Event()
+    for number in range(3):
+        nursery.start_soon(stay, lanes, "s", str(number), log, leave)
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(PoolSaturated, match="already has 2 runs waiting"):
+        lanes.check_room("s")
+    lanes.check_room("other")
+    leave.set()
+
+
+async def test_all_runs_together_are_bounded(nursery):
+    lanes, log, leave = Lanes(GatewaySettings(pending_runs=2)), [], trio.Event()
+    for session in ("a", "b"):
+        nursery.start_soon(stay, lanes, session, session, log, leave)
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(PoolSaturated, match=r"pending_runs"):
+        lanes.check_room("c")
+    leave.set()

@@ -1,0 +1,113 @@
+import pytest
+
+from pool.health import Health, Observation, Verdict
+from pool.settings import PoolSettings
+from wire.units import Seconds
+
+SETTINGS = PoolSettings(
+    ping_interval_idle=Seconds(15),
+    ping_interval_busy=Seconds(30),
+    ping_timeout=Seconds(10),
+    ping_failures=3,
+    turn_stall=Seconds(600),
+)
+IDLE = Observation(events=0, in_turn=False)
+
+
+def in_turn(events: int, **facts: bool) -> Observation:
+    return Observation(events=events, in_turn=True, **facts)
+
+
+def test_an_idle_worker_is_pinged_every_idle_interval():
+    health = Health(SETTINGS, now=0.0)
+    assert health.next_look() == 15
+    assert health.look(IDLE, 14.9) is Verdict.FINE
+    assert health.look(IDLE, 15) is Verdict.PING
+    health.ping_answered(15.1)
+    assert health.last_ping == 15.1
+    assert health.look(IDLE, 29.9) is Verdict.FINE
+    assert health.look(IDLE, 30) is Verdict.PING
+
+
+def test_a_worker_in_a_turn_is_pinged_every_busy_interval():
+    health = Health(SETTINGS, now=0.0)
+    assert health.look(in_turn(1), 15) is Verdict.PING
+    health.ping_answered(15.0)
+    assert health.look(in_turn(2), 44.9) is Verdict.FINE
+    assert health.look(in_turn(3), 45) is Verdict.PING
+
+
+def test_three_unanswered_pings_in_a_row_are_the_end():
+    health = Health(SETTINGS, now=0.0)
+    now = 15.0
+    for _ in range(3):
+        assert health.look(IDLE, now) is Verdict.PING
+        now += 10
+        health.ping_failed()
+    assert health.look(IDLE, now) is Verdict.UNRESPONSIVE
+
+
+def test_an_answered_ping_forgives_the_unanswered_ones_before_it():
+    health = Health(SETTINGS, now=0.0)
+    for now in (15.0, 25.0):
+        assert health.look(IDLE, now) is Verdict.PING
+        health.ping_failed()
+    assert health.look(IDLE, 35.0) is Verdict.PING
+    health.ping_answered(35.1)
+    assert health.failures == 0
+    assert health.look(IDLE, 36.0) is Verdict.FINE
+
+
+def test_no_second_ping_goes_out_while_one_is_unanswered():
+    health = Health(SETTINGS, now=0.0)
+    assert health.look(IDLE, 15) is Verdict.PING
+    assert health.look(IDLE, 24) is Verdict.FINE
+    assert health.next_look() > 24
+
+
+def test_a_worker_whose_output_we_do_not_read_is_not_asked():
+    health = Health(SETTINGS, now=0.0)
+    assert health.look(in_turn(1, backpressured=True), 15) is Verdict.FINE
+    assert health.next_look() == 45
+    assert health.look(in_turn(1), 45) is Verdict.PING
+
+
+def test_a_silent_turn_is_aborted_then_its_worker_fails():
+    health = Health(SETTINGS, now=0.0)
+    health.look(in_turn(5), 0)
+    assert health.look(in_turn(5), 599) is not Verdict.ABORT_TURN
+    assert health.look(in_turn(5), 600) is Verdict.ABORT_TURN
+    assert health.next_look() <= 610
+    assert health.look(in_turn(5), 610) is Verdict.STALLED
+
+
+def test_a_turn_that_ends_when_aborted_is_forgiven():
+    health = Health(SETTINGS, now=0.0)
+    health.look(in_turn(5), 0)
+    assert health.look(in_turn(5), 600) is Verdict.ABORT_TURN
+    assert health.look(Observation(events=6, in_turn=False), 601) in (Verdict.FINE, Verdict.PING)
+    health.look(in_turn(6), 602)
+    assert health.look(in_turn(6), 1201) is not Verdict.ABORT_TURN
+    assert health.look(in_turn(6), 1202) is Verdict.ABORT_TURN
+
+
+@pytest.mark.parametrize("fact", ["awaits_person", "backpressured"])
+def test_the_stall_clock_stands_while_nobody_can_expect_progress(fact):
+    health = Health(SETTINGS, now=0.0)
+    health.look(in_turn(5), 0)
+    assert health.look(in_turn(5, **{fact: True}), 500) in (Verdict.FINE, Verdict.PING)
+    assert health.look(in_turn(5), 1000) is not Verdict.ABORT_TURN
+    assert health.look(in_turn(5), 1100) is Verdict.ABORT_TURN
+
+
+def test_every_event_restarts_the_stall_clock():
+    health = Health(SETTINGS, now=0.0)
+    for step in range(10):
+        assert health.look(in_turn(step), step * 500.0) in (Verdict.FINE, Verdict.PING)
+
+
+def test_an_idle_worker_never_stalls():
+    health = Health(SETTINGS, now=0.0)
+    for hour in range(1, 5):
+        assert health.look(IDLE, hour * 3600.0) is Verdict.PING
+        health.ping_answered(hour * 3600.0)
