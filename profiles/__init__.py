@@ -1,1 +1,26 @@
-"""The room profiles."""
+"""What a worker can do: capability profiles, their signatures, how they match, and the command line they start with."""
+
+from profiles.argv import worker_argv
+from profiles.build import KNOWN_TOOLS, build_profile, workspace_of
+from profiles.matching import MatchLevel, first_difference, match, surplus
+from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile
+from profiles.settings import AgentSettings, ProfilesSettings, RoleSettings, SkillSettings
+
+__all__ = [
+    "KNOWN_TOOLS",
+    "AgentSettings",
+    "CapabilityProfile",
+    "MatchLevel",
+    "ProfilesSettings",
+    "Resources",
+    "RoleSettings",
+    "SkillSettings",
+    "SoftArgs",
+    "build_profile",
+    "first_difference",
+    "make_profile",
+    "match",
+    "surplus",
+    "worker_argv",
+    "workspace_of",
+]

@@ -1,8 +1,14 @@
-"""Match levels: how well a live worker's profile fits what a session asks for."""
+"""Match levels: how well a live worker's profile fits what a session asks for, and if it does not, why."""
 
+from collections.abc import Iterator
 from enum import IntEnum
+from itertools import zip_longest
 
-__all__ = ["MatchLevel"]
+from profiles.profile import CapabilityProfile, Resources, SoftArgs
+
+__all__ = ["MatchLevel", "first_difference", "match", "surplus"]
+
+_SHOWN_CHARACTERS = 60
 
 
 class MatchLevel(IntEnum):
@@ -18,3 +24,98 @@ class MatchLevel(IntEnum):
     def label(self) -> str:
         """The name in counters, status and explanations."""
         return self.name.lower()
+
+
+def match(have: CapabilityProfile, have_soft: SoftArgs, want: CapabilityProfile) -> MatchLevel:
+    """How well a worker of profile ``have``, whose soft arguments now are ``have_soft``, serves ``want``.
+
+    Never BOUND: who is bound to whom is not the profile's to know. On HARD and SOFT_SUPERSET the worker must be
+    brought to ``want.soft`` first. That cannot be done where the session wants the worker's own default and the
+    worker was given something else: nobody can say what the default was, so that is NONE, not a wrong model.
+    """
+    if have.hard_signature != want.hard_signature or not have.resources.contains(want.resources):
+        return MatchLevel.NONE
+    if have_soft != want.soft and _unreachable(have_soft, want.soft) is not None:
+        return MatchLevel.NONE
+    if have.resources != want.resources:
+        return MatchLevel.SOFT_SUPERSET
+    return MatchLevel.EXACT if have_soft == want.soft else MatchLevel.HARD
+
+
+def surplus(have: CapabilityProfile, want: CapabilityProfile) -> int:
+    """How many resources the worker has that the session did not ask for."""
+    return sum(len(set(more) - set(less)) for _, more, less in _paired(have.resources, want.resources))
+
+
+def first_difference(have: CapabilityProfile, want: CapabilityProfile, have_soft: SoftArgs | None = None) -> str:
+    """The first thing, in words, that sets a worker apart from what is wanted; ``""`` where nothing does.
+
+    What rules a worker out comes first: role, cwd, dialect, command, hard arguments, environment, missing resources, a
+    default that cannot be restored; then what only costs a step: soft arguments, surplus resources. Environment
+    variables appear by name, their values never. ``have_soft`` is what the worker has now, where that has changed.
+    """
+    return next(_differences(have, want, have.soft if have_soft is None else have_soft), "")
+
+
+def _differences(have: CapabilityProfile, want: CapabilityProfile, have_soft: SoftArgs) -> Iterator[str]:
+    for name in ("role", "cwd", "dialect"):
+        yield from _plain_difference(name, getattr(have, name), getattr(want, name))
+    yield from _argument_difference("command", have.command, want.command)
+    yield from _argument_difference("arguments", have.hard_args, want.hard_args)
+    yield from _env_difference(dict(have.env), dict(want.env))
+    for kind, more, less in _paired(have.resources, want.resources):
+        if missing := [name for name in less if name not in more]:
+            yield f"{kind}: the worker lacks {_shown(missing[0])}"
+    if (lost := _unreachable(have_soft, want.soft)) is not None:
+        yield f"{lost}: the worker was set to {_shown(getattr(have_soft, lost))}, wanted its own default"
+    for name in SoftArgs.__struct_fields__:
+        yield from _plain_difference(name, getattr(have_soft, name), getattr(want.soft, name))
+    for kind, more, less in _paired(have.resources, want.resources):
+        if extra := [name for name in more if name not in less]:
+            yield f"{kind}: the worker also has {_shown(extra[0])}"
+        elif more != less:
+            yield f"{kind}: the same in another order"
+
+
+def _plain_difference(name: str, have: str | None, want: str | None) -> Iterator[str]:
+    if have != want:
+        yield f"{name}: the worker has {_shown(have)}, wanted {_shown(want)}"
+
+
+def _argument_difference(name: str, have: tuple[str, ...], want: tuple[str, ...]) -> Iterator[str]:
+    for position, (mine, wanted) in enumerate(zip_longest(have, want)):
+        if mine != wanted:
+            flag = have[position - 1] if position and have[position - 1].startswith("-") else ""
+            where = f"{name}, after {flag}" if flag else name
+            yield f"{where}: the worker has {_shown(mine)}, wanted {_shown(wanted)}"
+            return
+
+
+def _env_difference(have: dict[str, str], want: dict[str, str]) -> Iterator[str]:
+    for name in sorted(have.keys() | want.keys()):
+        if name not in have:
+            yield f"environment: the worker lacks {name}"
+        elif name not in want:
+            yield f"environment: the worker also has {name}"
+        elif have[name] != want[name]:
+            yield f"environment: {name} has another value"
+
+
+def _paired(have: Resources, want: Resources) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    yield "skills", have.skills, want.skills
+    yield "extensions", have.extensions, want.extensions
+    yield "prompt templates", have.prompt_templates, want.prompt_templates
+
+
+def _unreachable(have: SoftArgs, want: SoftArgs) -> str | None:
+    """The name of a soft argument that was set on the worker and is wanted at the worker's own default."""
+    for name in SoftArgs.__struct_fields__:
+        if getattr(want, name) is None and getattr(have, name) is not None:
+            return name
+    return None
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return "none"
+    return repr(value if len(value) <= _SHOWN_CHARACTERS else value[: _SHOWN_CHARACTERS - 1] + "…")

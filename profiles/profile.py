@@ -1,8 +1,13 @@
 """The capability profile: what a worker process can do, and therefore which sessions it may serve."""
 
+from collections.abc import Iterable, Iterator, Mapping
+
 import msgspec
 
-__all__ = ["CapabilityProfile", "Resources", "SoftArgs"]
+from errors import UsageError
+from profiles.signature import HARD_TAG, SIGNATURE_TAG, digest
+
+__all__ = ["CapabilityProfile", "Resources", "SoftArgs", "make_profile"]
 
 
 class SoftArgs(msgspec.Struct, frozen=True):
@@ -61,3 +66,79 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         names = ",".join(name for name, _ in self.env)
         return f"CapabilityProfile({self.agent}/{self.role} {self.short} cwd={self.cwd} env=[{names}])"
+
+    def __rich_repr__(self) -> Iterator[str]:  # type: ignore[override]  # rich takes any tuples or values; msgspec's own would print env
+        yield repr(self)
+
+
+def make_profile(
+    *,
+    command: Iterable[str],
+    cwd: str,
+    agent: str = "main",
+    role: str = "default",
+    dialect: str = "native",
+    hard_args: Iterable[str] = (),
+    soft: SoftArgs = SoftArgs(),  # noqa: B008  # frozen: the one instance can be shared
+    resources: Resources = Resources(),  # noqa: B008  # the same
+    env: Mapping[str, str] | None = None,
+) -> CapabilityProfile:
+    """A profile from its bare parts, signed. Resources are de-duplicated, the first one stays; ``env`` is sorted.
+
+    The agent's name is not signed: two agent definitions of the same content share their workers.
+
+    Raises UsageError where no process could be started from the parts: an empty command, a relative ``cwd``, a NUL
+    in a text, a name in ``env`` that is none.
+    """
+    command, hard_args = tuple(command), tuple(hard_args)
+    resources = _without_duplicates(resources)
+    variables = tuple(sorted((env or {}).items()))
+    _check(command, cwd, (*hard_args, *_texts(soft), *_resource_names(resources)), variables)
+    hard_parts = (role, cwd, dialect, command, hard_args, variables)
+    soft_parts = ((soft.provider, soft.model, soft.thinking), _lists(resources))
+    return CapabilityProfile(
+        agent=agent,
+        role=role,
+        dialect=dialect,
+        command=command,
+        cwd=cwd,
+        hard_args=hard_args,
+        soft=soft,
+        resources=resources,
+        env=variables,
+        signature=digest(SIGNATURE_TAG, *hard_parts, *soft_parts),
+        hard_signature=digest(HARD_TAG, *hard_parts),
+    )
+
+
+def _lists(resources: Resources) -> tuple[tuple[str, ...], ...]:
+    return (resources.skills, resources.extensions, resources.prompt_templates)
+
+
+def _resource_names(resources: Resources) -> list[str]:
+    return [name for names in _lists(resources) for name in names]
+
+
+def _texts(soft: SoftArgs) -> list[str]:
+    return [text for text in (soft.provider, soft.model, soft.thinking) if text is not None]
+
+
+def _without_duplicates(resources: Resources) -> Resources:
+    return Resources(*(tuple(dict.fromkeys(names)) for names in _lists(resources)))
+
+
+def _check(
+    command: tuple[str, ...], cwd: str, arguments: tuple[str, ...], variables: tuple[tuple[str, str], ...]
+) -> None:
+    if not command or not command[0]:
+        raise UsageError("an agent's command is empty; it needs at least the program's name")
+    if not cwd.startswith("/"):
+        raise UsageError(f"the working directory {cwd!r} is not an absolute path")
+    for text in (*command, cwd, *arguments):
+        if "\0" in text:
+            raise UsageError(f"{text[:80]!r} holds a NUL character; no program can be given one")
+    for name, value in variables:
+        if not name or "=" in name or "\0" in name:
+            raise UsageError(f"{name!r} is no name of an environment variable")
+        if "\0" in value:
+            raise UsageError(f"the environment variable {name!r} holds a NUL character")

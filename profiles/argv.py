@@ -1,0 +1,38 @@
+"""From a profile to the command line that starts a worker of it, in the flags that both dialects share."""
+
+from collections.abc import Iterator
+
+from profiles.profile import CapabilityProfile
+
+__all__ = ["worker_argv"]
+
+
+def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[str, ...]:
+    """Command, hard arguments, soft arguments, resources, and ``--session-dir`` where workers keep transcripts.
+
+    ``session_dir`` is one directory for all workers of a pool, never a session's own: any worker may be asked to go
+    on with any conversation. That is why it is no part of the profile.
+    """
+    return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *_session_dir(session_dir))
+
+
+def _soft(profile: CapabilityProfile) -> Iterator[str]:
+    soft = profile.soft
+    for flag, value in (("--provider", soft.provider), ("--model", soft.model), ("--thinking", soft.thinking)):
+        if value is not None:
+            yield from (flag, value)
+
+
+def _resources(profile: CapabilityProfile) -> Iterator[str]:
+    resources = profile.resources
+    for flag, names in (
+        ("--skill", resources.skills),
+        ("--extension", resources.extensions),
+        ("--prompt-template", resources.prompt_templates),
+    ):
+        for name in names:
+            yield from (flag, name)
+
+
+def _session_dir(session_dir: str | None) -> tuple[str, ...]:
+    return () if session_dir is None else ("--session-dir", session_dir)

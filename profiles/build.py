@@ -1,0 +1,199 @@
+"""From settings to a capability profile: which agent, in which role, where."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from itertools import chain
+
+from errors import UsageError
+from profiles.paths import expand_home, resolve_cwd, resolve_resource
+from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile
+from profiles.settings import AgentSettings, DialectName, ProfilesSettings, RoleSettings, SkillSettings
+
+__all__ = ["KNOWN_TOOLS", "build_profile", "workspace_of"]
+
+KNOWN_TOOLS: dict[DialectName, tuple[str, ...]] = {
+    "native": ("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),
+    "pi": ("bash", "edit", "find", "grep", "ls", "read", "write"),
+}
+"""The tools that a dialect's program has of itself; what ``deny_tools`` is subtracted from."""
+
+_FLAGS_WITH_A_SETTING = {
+    "--provider": "provider",
+    "--model": "model",
+    "--models": "model",
+    "--thinking": "thinking",
+    "--tools": "tools",
+    "-t": "tools",
+    "--no-tools": "tools",
+    "-nt": "tools",
+    "--system-prompt": "system_prompt",
+    "--append-system-prompt": "append_system_prompt",
+    "--extension": "extensions",
+    "-e": "extensions",
+    "--no-extensions": "no_extensions",
+    "-ne": "no_extensions",
+    "--skill": "skills",
+    "--no-skills": "no_skills",
+    "-ns": "no_skills",
+    "--prompt-template": "prompt_templates",
+    "--no-prompt-templates": "no_prompt_templates",
+    "-np": "no_prompt_templates",
+    "--no-context-files": "no_context_files",
+    "-nc": "no_context_files",
+    "--api-key": "env",
+}
+_FLAGS_OF_THE_POOL = frozenset(
+    {"--mode", "--session-dir", "--session", "--continue", "-c", "--resume", "-r", "--print", "-p"}
+)
+
+
+def build_profile(
+    settings: ProfilesSettings,
+    agent: str,
+    role: str,
+    cwd: str,
+    session_key: str | None = None,
+    *,
+    gateway_prompt: str | None = None,
+) -> CapabilityProfile:
+    """The signed profile of ``agent`` in ``role``, working in ``cwd``.
+
+    ``session_key`` names the session that asks; it is no part of the profile (sessions share workers) and appears in
+    the details of errors. ``gateway_prompt`` is the text of the gateway's own features, appended to the user's.
+
+    Raises UsageError for an unknown agent or role (with a suggestion) and for settings that no worker could have.
+    """
+    try:
+        return _build(settings, agent, role, cwd, gateway_prompt)
+    except UsageError as error:
+        error.details.setdefault("agent", agent)
+        if session_key is not None:
+            error.details.setdefault("session", session_key)
+        raise
+
+
+def workspace_of(settings: ProfilesSettings, agent: str, role: str) -> str | None:
+    """The working directory that role or agent ask for, as written; None where neither names one."""
+    return _role(settings, role).workspace or _agent(settings, agent).workspace
+
+
+def _build(
+    settings: ProfilesSettings, agent: str, role: str, cwd: str, gateway_prompt: str | None
+) -> CapabilityProfile:
+    definition, role_settings = _agent(settings, agent), _role(settings, role)
+    directory = resolve_cwd(cwd)
+    return make_profile(
+        agent=agent,
+        role=role,
+        dialect=definition.dialect,
+        command=_command(definition),
+        cwd=directory,
+        hard_args=_hard_args(definition, role_settings, gateway_prompt),
+        soft=SoftArgs(definition.provider, definition.model, definition.thinking),
+        resources=_resources(settings.skills, definition, role_settings, directory),
+        env=_env(definition, directory),
+    )
+
+
+def _agent(settings: ProfilesSettings, name: str) -> AgentSettings:
+    if name not in settings.agent_names():
+        raise UsageError(_unknown("agent", name, settings.agent_names()))
+    return settings.agents.get(name, AgentSettings())
+
+
+def _role(settings: ProfilesSettings, name: str) -> RoleSettings:
+    if name not in settings.role_names():
+        raise UsageError(_unknown("role", name, settings.role_names()))
+    return settings.roles.get(name, RoleSettings())
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> str:
+    close = get_close_matches(name[:200], known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known[:20])}"
+    return f"unknown {kind} {name[:200]!r}; {hint}"
+
+
+def _command(definition: AgentSettings) -> list[str]:
+    if definition.command:
+        program, *arguments = definition.command
+        return [expand_home(program), *arguments]
+    if definition.dialect == "pi":
+        return ["pi", "--mode", "rpc"]
+    return [sys.executable, "-P", "-m", "agent", "--mode", "rpc"]
+
+
+def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: str | None) -> Iterator[str]:
+    yield from _tools(definition)
+    if definition.system_prompt is not None:
+        yield from ("--system-prompt", definition.system_prompt)
+    texts = (definition.append_system_prompt, role.append_system_prompt, gateway_prompt)
+    if appended := "\n\n".join(text for text in texts if text):
+        yield from ("--append-system-prompt", appended)
+    for flag, chosen in (
+        ("--no-extensions", definition.no_extensions),
+        ("--no-skills", definition.no_skills),
+        ("--no-prompt-templates", definition.no_prompt_templates),
+        ("--no-context-files", definition.no_context_files),
+    ):
+        if chosen:
+            yield flag
+    yield from _extra_args(definition)
+
+
+def _tools(definition: AgentSettings) -> Iterator[str]:
+    """The tools are a set: sorted, so that the order in the settings makes no second profile."""
+    if definition.tools is None and not definition.deny_tools:
+        return
+    if definition.tools is None:
+        _refuse_unknown_tools(definition)
+    allowed = KNOWN_TOOLS[definition.dialect] if definition.tools is None else definition.tools
+    if left := sorted(set(allowed) - set(definition.deny_tools)):
+        yield from ("--tools", ",".join(left))
+    else:
+        yield "--no-tools"
+
+
+def _refuse_unknown_tools(definition: AgentSettings) -> None:
+    """A misspelt name in ``deny_tools`` would leave the tool allowed; without ``tools`` only known names make sense."""
+    known = KNOWN_TOOLS[definition.dialect]
+    for name in definition.deny_tools:
+        if name not in known:
+            raise UsageError(f"deny_tools: {_unknown('tool', name, list(known))}")
+
+
+def _extra_args(definition: AgentSettings) -> list[str]:
+    for argument in definition.extra_args:
+        flag = argument.partition("=")[0]
+        if flag in _FLAGS_OF_THE_POOL:
+            raise UsageError(f"extra_args: {flag} is the pool's own to give")
+        if flag in _FLAGS_WITH_A_SETTING:
+            raise UsageError(f"extra_args: use the setting {_FLAGS_WITH_A_SETTING[flag]!r} instead of {flag}")
+    return definition.extra_args
+
+
+def _resources(skills: SkillSettings, definition: AgentSettings, role: RoleSettings, cwd: str) -> Resources:
+    named_skills = [*role.skills, *definition.skills, *skills.gateway, *skills.base] or skills.flat
+    return Resources(
+        skills=_resolved(named_skills, cwd),
+        extensions=_resolved(chain(role.extensions, definition.extensions), cwd),
+        prompt_templates=_resolved(chain(role.prompt_templates, definition.prompt_templates), cwd),
+    )
+
+
+def _resolved(names: Iterable[str], cwd: str) -> tuple[str, ...]:
+    return tuple(resolve_resource(name, cwd) for name in names)
+
+
+def _env(definition: AgentSettings, cwd: str) -> dict[str, str]:
+    env = dict(definition.env)
+    for setting, name in (("agent_dir", "PI_CODING_AGENT_DIR"), ("package_dir", "PI_PACKAGE_DIR")):
+        path: str | None = getattr(definition, setting)
+        if path is None:
+            continue
+        if name in env:
+            raise UsageError(f"{name} is set twice: by {setting} and in env; keep one of them")
+        env[name] = resolve_resource(path, cwd)
+    if "POOL_WORKER_ID" in env:
+        raise UsageError("env: POOL_WORKER_ID is the pool's own to set")
+    return env

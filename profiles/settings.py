@@ -1,0 +1,121 @@
+"""What can be set about agents, roles and skills; the ``[agents]``, ``[roles]`` and ``[skills]`` tables of the file."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+__all__ = ["AgentSettings", "DialectName", "ProfilesSettings", "RoleSettings", "SkillSettings", "ThinkingLevel"]
+
+DialectName = Literal["native", "pi"]
+ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+
+_AGENT_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_RESERVED_AGENT_NAMES = frozenset({"defaults", "gateway_prompts"})  # keys of the same table with a meaning of their own
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One agent definition, ``[agents.NAME]``. Paths may begin with ``~``; relative ones start at the worker's cwd."""
+
+    command: list[str] = []
+    """The program and its first arguments; empty = the dialect's own: the bundled agent, or ``pi --mode rpc``."""
+    dialect: DialectName = "native"
+    """What the program speaks on its stdin and stdout."""
+    tools: list[str] | None = None
+    """The only tools the agent may use; unset = all known ones, empty = none."""
+    deny_tools: list[str] = []
+    """Tools it may not use even so."""
+    system_prompt: str | None = None
+    """Replaces the program's own system prompt."""
+    append_system_prompt: str | None = None
+    """Added to it; the role's text and the gateway's prompt follow."""
+    no_extensions: bool = False
+    """Load no extension but the ones named here and in the role."""
+    no_skills: bool = False
+    """The same for skills."""
+    no_prompt_templates: bool = False
+    """The same for prompt templates."""
+    no_context_files: bool = False
+    """Read no AGENTS.md and the like."""
+    provider: str | None = None
+    model: str | None = None
+    thinking: ThinkingLevel | None = None
+    """Changed on a live worker where a session wants another level than the worker has; so are provider and model."""
+    skills: list[str] = []
+    """Skills of this agent: after the role's, before the gateway's and the base ones."""
+    extensions: list[str] = []
+    prompt_templates: list[str] = []
+    """Extensions and prompt templates of this agent, after the role's."""
+    env: dict[str, str] = {}
+    """Environment variables of its workers; values may be secret and are never shown."""
+    agent_dir: str | None = None
+    """The program's own directory of settings and sessions (``PI_CODING_AGENT_DIR``)."""
+    package_dir: str | None = None
+    """Where the program finds its package (``PI_PACKAGE_DIR``)."""
+    workspace: str | None = None
+    """Working directory of its workers, where the role names none."""
+    extra_args: list[str] = []
+    """Further arguments of the program, given to it as they are; none that has a setting of its own."""
+
+    def __repr__(self) -> str:
+        return f"AgentSettings({', '.join(f'{name}={value!r}' for name, value in _shown_fields(self))})"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, object]]:  # type: ignore[override]  # msgspec's would print env's values
+        return _shown_fields(self)
+
+
+class RoleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One role, ``[roles.NAME]``: what sessions of this kind get on top of their agent's definition."""
+
+    skills: list[str] = []
+    extensions: list[str] = []
+    prompt_templates: list[str] = []
+    append_system_prompt: str | None = None
+    """Follows the agent's own text."""
+    workspace: str | None = None
+    """Working directory of its workers, whatever the agent says."""
+
+
+class SkillSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Skills that every worker gets, ``[skills]``."""
+
+    base: list[str] = []
+    gateway: list[str] = []
+    """Come before the base ones."""
+    flat: list[str] = []
+    """The older, flat list; used only where neither role nor agent nor the two lists above name a skill."""
+
+
+class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All agents and roles by name. ``main`` (the bundled agent) and ``default`` exist without being named."""
+
+    agents: dict[str, AgentSettings] = {}
+    roles: dict[str, RoleSettings] = {}
+    skills: SkillSettings = SkillSettings()
+
+    def __post_init__(self) -> None:
+        _check_names(self.agents)
+
+    def agent_names(self) -> list[str]:
+        """Every agent that ``build_profile`` knows, the default one first."""
+        return list(dict.fromkeys(["main", *self.agents]))
+
+    def role_names(self) -> list[str]:
+        """Every role that ``build_profile`` knows, the default one first."""
+        return list(dict.fromkeys(["default", *self.roles]))
+
+
+def _check_names(agents: Iterable[str]) -> None:
+    for name in agents:
+        if not _AGENT_NAME.fullmatch(name):
+            msg = f"{name!r} is no name for an agent: 1 to 64 of a-z, 0-9, _ and -"
+            raise ValueError(msg)
+        if name in _RESERVED_AGENT_NAMES:
+            msg = f"{name!r} is a table of its own in [agents]; name the agent otherwise"
+            raise ValueError(msg)
+
+
+def _shown_fields(settings: AgentSettings) -> Iterator[tuple[str, object]]:
+    for name in settings.__struct_fields__:
+        yield name, sorted(settings.env) if name == "env" else getattr(settings, name)

@@ -1,0 +1,243 @@
+"""Profiles from settings: agents, roles, skills, paths, environment."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from errors import UsageError
+from profiles import (
+    AgentSettings,
+    ProfilesSettings,
+    Resources,
+    RoleSettings,
+    SkillSettings,
+    build_profile,
+    workspace_of,
+)
+from profiles.paths import is_uri_like
+
+HERE = "/"
+
+
+def settings_of(text_like: dict[str, Any]) -> ProfilesSettings:
+    return msgspec.convert(text_like, ProfilesSettings)
+
+
+def hard_args_of(gateway_prompt: str | None = None, **agent: Any) -> tuple[str, ...]:
+    settings = settings_of({"agents": {"main": agent}})
+    return build_profile(settings, "main", "default", HERE, gateway_prompt=gateway_prompt).hard_args
+
+
+def test_the_default_agent_is_the_bundled_one() -> None:
+    made = build_profile(ProfilesSettings(), "main", "default", HERE)
+    assert made.command == (sys.executable, "-P", "-m", "agent", "--mode", "rpc")
+    assert (made.dialect, made.hard_args, made.env, made.resources) == ("native", (), (), Resources())
+
+
+def test_an_agent_that_speaks_pi_starts_pi() -> None:
+    made = build_profile(settings_of({"agents": {"real": {"dialect": "pi"}}}), "real", "default", HERE)
+    assert made.command == ("pi", "--mode", "rpc")
+
+
+def test_a_program_below_the_home_directory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    settings = settings_of({"agents": {"own": {"command": ["~/bin/agent", "~"]}}})
+    assert build_profile(settings, "own", "default", HERE).command == ("/home/somebody/bin/agent", "~")
+
+
+def test_an_unknown_agent_is_refused_with_the_one_that_was_meant() -> None:
+    settings = settings_of({"agents": {"reviewer": {}}})
+    with pytest.raises(UsageError, match="unknown agent 'reviewr'; did you mean 'reviewer'") as caught:
+        build_profile(settings, "reviewr", "default", HERE, "agent:reviewr:main:main")
+    assert caught.value.details == {"agent": "reviewr", "session": "agent:reviewr:main:main"}
+
+
+def test_an_unknown_role_is_refused_with_what_there_is() -> None:
+    with pytest.raises(UsageError, match="unknown role 'zzz'; known: default, coder"):
+        build_profile(settings_of({"roles": {"coder": {}}}), "main", "zzz", HERE)
+
+
+def test_sessions_share_their_profile() -> None:
+    one, other = (build_profile(ProfilesSettings(), "main", "default", HERE, key) for key in ("a", "b"))
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        ({}, ()),
+        ({"tools": ["read", "ls", "read"]}, ("--tools", "ls,read")),
+        ({"tools": ["read", "ls"], "deny_tools": ["ls"]}, ("--tools", "read")),
+        ({"tools": []}, ("--no-tools",)),
+        ({"tools": ["ls"], "deny_tools": ["ls"]}, ("--no-tools",)),
+        ({"deny_tools": ["exec", "process"]}, ("--tools", "edit,find,grep,ls,read,todo,write")),
+        ({"dialect": "pi", "deny_tools": ["bash"]}, ("--tools", "edit,find,grep,ls,read,write")),
+        ({"tools": ["my_own"], "deny_tools": ["another"]}, ("--tools", "my_own")),
+    ],
+)
+def test_tools_become_one_allow_list(agent: dict[str, Any], expected: tuple[str, ...]) -> None:
+    assert hard_args_of(**agent) == expected
+
+
+def test_a_misspelt_denied_tool_is_refused_rather_than_allowed() -> None:
+    with pytest.raises(UsageError, match="unknown tool 'exce'; did you mean 'exec'"):
+        hard_args_of(deny_tools=["exce"])
+
+
+def test_prompts_are_appended_as_one_text() -> None:
+    settings = settings_of(
+        {"agents": {"main": {"append_system_prompt": "user"}}, "roles": {"coder": {"append_system_prompt": "role"}}}
+    )
+    made = build_profile(settings, "main", "coder", HERE, gateway_prompt="gateway")
+    assert made.hard_args == ("--append-system-prompt", "user\n\nrole\n\ngateway")
+
+
+def test_the_gateways_prompt_alone_is_appended_too() -> None:
+    assert hard_args_of(gateway_prompt="gateway") == ("--append-system-prompt", "gateway")
+
+
+def test_an_empty_system_prompt_is_a_system_prompt() -> None:
+    assert hard_args_of(system_prompt="") == ("--system-prompt", "")
+
+
+def test_every_switch_has_its_flag() -> None:
+    assert hard_args_of(no_extensions=True) == ("--no-extensions",)
+    assert hard_args_of(no_skills=True) == ("--no-skills",)
+    assert hard_args_of(no_prompt_templates=True) == ("--no-prompt-templates",)
+    assert hard_args_of(no_context_files=True) == ("--no-context-files",)
+
+
+def test_extra_arguments_come_last_and_unchanged() -> None:
+    assert hard_args_of(no_skills=True, extra_args=["--offline", "-x"]) == ("--no-skills", "--offline", "-x")
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("--model=gpt", "use the setting 'model' instead of --model"),
+        ("--tools", "use the setting 'tools'"),
+        ("--api-key", "use the setting 'env'"),
+        ("--session", "the pool's own to give"),
+        ("--mode", "the pool's own to give"),
+    ],
+)
+def test_an_extra_argument_that_would_go_past_a_setting_is_refused(argument: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        hard_args_of(extra_args=[argument])
+
+
+def test_soft_arguments_are_the_agents() -> None:
+    settings = settings_of({"agents": {"main": {"provider": "openai", "model": "gpt", "thinking": "high"}}})
+    soft = build_profile(settings, "main", "default", HERE).soft
+    assert (soft.provider, soft.model, soft.thinking) == ("openai", "gpt", "high")
+
+
+def test_skills_are_merged_role_first_then_agent_gateway_and_base() -> None:
+    settings = ProfilesSettings(
+        agents={"main": AgentSettings(skills=["/agent", "/both"])},
+        roles={"coder": RoleSettings(skills=["/role", "/both"])},
+        skills=SkillSettings(base=["/base", "/role"], gateway=["/gateway"], flat=["/flat"]),
+    )
+    made = build_profile(settings, "main", "coder", HERE)
+    assert made.resources.skills == ("/role", "/both", "/agent", "/gateway", "/base")
+
+
+@pytest.mark.parametrize("filled", ["role", "agent", "gateway", "base"])
+def test_the_flat_list_is_used_only_where_every_other_is_empty(filled: str) -> None:
+    empty = ProfilesSettings(skills=SkillSettings(flat=["/flat"]))
+    assert build_profile(empty, "main", "default", HERE).resources.skills == ("/flat",)
+    some = ["/some"]
+    settings = ProfilesSettings(
+        agents={"main": AgentSettings(skills=some if filled == "agent" else [])},
+        roles={"default": RoleSettings(skills=some if filled == "role" else [])},
+        skills=SkillSettings(
+            base=some if filled == "base" else [], gateway=some if filled == "gateway" else [], flat=["/flat"]
+        ),
+    )
+    assert build_profile(settings, "main", "default", HERE).resources.skills == ("/some",)
+
+
+def test_extensions_and_templates_are_the_roles_then_the_agents_without_duplicates() -> None:
+    settings = ProfilesSettings(
+        agents={"main": AgentSettings(extensions=["/a", "/r"], prompt_templates=["/ta"])},
+        roles={"coder": RoleSettings(extensions=["/r", "/q"], prompt_templates=["/tr"])},
+    )
+    resources = build_profile(settings, "main", "coder", HERE).resources
+    assert resources.extensions == ("/r", "/q", "/a")
+    assert resources.prompt_templates == ("/tr", "/ta")
+
+
+def test_the_working_directory_is_absolute_without_links_or_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path.resolve() / "place"
+    place.mkdir()
+    (tmp_path / "link").symlink_to(place)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for spelling in (str(tmp_path / "link"), "~/link", "link", "place/../link/."):
+        assert build_profile(ProfilesSettings(), "main", "default", spelling).cwd == str(place)
+
+
+def test_a_directory_that_does_not_exist_yet_has_a_profile_already() -> None:
+    assert build_profile(ProfilesSettings(), "main", "default", "/nowhere/at/all").cwd == "/nowhere/at/all"
+
+
+def test_resources_by_path_are_absolute_and_uri_like_ones_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    uris = ["npm:x", "git:host/x", "https://host/x", "git@host:x/y"]
+    settings = ProfilesSettings(agents={"main": AgentSettings(extensions=["./e", "e", "~/e", "../e:1", "/e", *uris])})
+    here = str(tmp_path.resolve())
+    made = build_profile(settings, "main", "default", here)
+    assert made.resources.extensions == (f"{here}/e", "/home/somebody/e", f"{here}/../e:1", "/e", *uris)
+
+
+def test_a_link_to_a_resource_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "current").symlink_to("v1")
+    settings = ProfilesSettings(skills=SkillSettings(base=[str(tmp_path / "current")]))
+    made = build_profile(settings, "main", "default", HERE)
+    assert made.resources.skills == (str(tmp_path / "current"),)
+
+
+@pytest.mark.parametrize("name", ["~user:x", "./a:b", "/a:b", "a/b:c", ":x", "plain"])
+def test_a_path_with_a_colon_is_still_a_path(name: str) -> None:
+    assert not is_uri_like(name)
+
+
+def test_the_directories_of_the_program_go_into_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    settings = ProfilesSettings(
+        agents={"main": AgentSettings(agent_dir="~/.pi", package_dir="/opt/pi", env={"KEY": "v"})}
+    )
+    assert build_profile(settings, "main", "default", HERE).env == (
+        ("KEY", "v"),
+        ("PI_CODING_AGENT_DIR", "/home/somebody/.pi"),
+        ("PI_PACKAGE_DIR", "/opt/pi"),
+    )
+
+
+def test_a_directory_set_in_two_ways_is_refused() -> None:
+    settings = ProfilesSettings(agents={"main": AgentSettings(agent_dir="/a", env={"PI_CODING_AGENT_DIR": "/b"})})
+    with pytest.raises(UsageError, match="set twice"):
+        build_profile(settings, "main", "default", HERE)
+
+
+def test_the_pools_marker_cannot_be_forged() -> None:
+    settings = ProfilesSettings(agents={"main": AgentSettings(env={"POOL_WORKER_ID": "w1"})})
+    with pytest.raises(UsageError, match="POOL_WORKER_ID"):
+        build_profile(settings, "main", "default", HERE)
+
+
+def test_the_roles_workspace_comes_before_the_agents() -> None:
+    settings = ProfilesSettings(
+        agents={"main": AgentSettings(workspace="~/a")}, roles={"coder": RoleSettings(workspace="/r")}
+    )
+    assert workspace_of(settings, "main", "coder") == "/r"
+    assert workspace_of(settings, "main", "default") == "~/a"
+    assert workspace_of(ProfilesSettings(), "main", "default") is None
