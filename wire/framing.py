@@ -3,30 +3,51 @@
 LF is the only record separator; a trailing CR is stripped; U+2028 and its kin stay inside a line.
 """
 
+import codecs
+import re
+from collections.abc import Callable
+from io import BytesIO
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from errors import ProtocolViolation
 
-__all__ = ["CONTAMINATION_SAMPLE_BYTES", "DEFAULT_MAX_LINE_BYTES", "DecodedBlock", "LineFramer", "decode_block"]
+__all__ = [
+    "CONTAMINATION_SAMPLE_BYTES",
+    "DECODE_ERRORS",
+    "DEFAULT_MAX_LINE_BYTES",
+    "DecodedBlock",
+    "LineFramer",
+    "decode_block",
+    "decode_each_line",
+]
 
 DEFAULT_MAX_LINE_BYTES = 64 * 1024 * 1024
 CONTAMINATION_SAMPLE_BYTES = 512
+_UTF8_STEP = 256 * 1024
+
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding a peer's JSON may raise: bad syntax or shape, bad UTF-8, nesting deeper than the interpreter's stack.
+
+Whoever decodes a raw ``data`` or ``result`` by name catches these: numbers out of range and deep nesting show then.
+"""
 
 T = TypeVar("T")
 
 
 class LineFramer:
-    """Cuts a byte stream into blocks of complete lines; linear in the stream, whatever the line lengths.
+    """Cuts a byte stream into blocks of complete lines; linear in the stream, whatever the line and chunk lengths.
 
-    A line over ``max_line_bytes`` (without its LF) raises ProtocolViolation: nothing is ever cut silently.
+    A line over ``max_line_bytes`` (without its LF) ends the stream: the lines before it are still handed out, then
+    ``violation`` is set and every further call raises it. Nothing is ever cut silently.
     """
 
     def __init__(self, max_line_bytes: int = DEFAULT_MAX_LINE_BYTES) -> None:
         self._max_line_bytes = max_line_bytes
-        self._parts: list[bytes] = []
+        self._pending = BytesIO()
         self._pending_bytes = 0
+        self.violation: ProtocolViolation | None = None
 
     @property
     def pending_bytes(self) -> int:
@@ -34,23 +55,17 @@ class LineFramer:
         return self._pending_bytes
 
     def feed_block(self, data: bytes) -> bytes:
-        """Take a piece of the stream; return all lines it completed as one block ending in LF, or ``b""``."""
+        """Take a piece of the stream; return all lines it completed as one block ending in LF, or ``b""``.
+
+        Raises ProtocolViolation for a line over the limit, as soon as no complete line stands before it.
+        """
+        self._refuse_when_broken()
         end = data.rfind(b"\n") + 1
-        if end == 0:
-            self._keep(data)
-            return b""
-        head = data if end == len(data) else data[:end]
-        if self._parts:
-            self._parts.append(head)
-            block = b"".join(self._parts)
-            self._parts.clear()
-            self._pending_bytes = 0
-        else:
-            block = head
-        if len(block) > self._max_line_bytes:
-            self._check_lines(block)
+        block = self._complete(data, end) if end else b""
         if end != len(data):
-            self._keep(data[end:])
+            self._keep(memoryview(data)[end:])
+        if not block:
+            self._refuse_when_broken()
         return block
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -62,39 +77,70 @@ class LineFramer:
 
     def rest(self) -> bytes:
         """What came after the last LF; the stream has ended and this line will never be whole."""
-        rest = b"".join(self._parts)
-        self._parts.clear()
-        self._pending_bytes = 0
-        return rest
+        return self._take_pending()
 
-    def _keep(self, data: bytes) -> None:
-        self._pending_bytes += len(data)
-        if self._pending_bytes > self._max_line_bytes:
-            raise self._too_long(self._pending_bytes)
-        self._parts.append(data)
+    def _refuse_when_broken(self) -> None:
+        if self.violation is not None:
+            raise self.violation
 
-    def _check_lines(self, block: bytes) -> None:
+    def _complete(self, data: bytes, end: int) -> bytes:
+        if self._pending_bytes:
+            self._pending.write(memoryview(data)[:end])
+            block = self._take_pending()
+        else:
+            block = data[:end]
+        if len(block) > self._max_line_bytes:
+            return self._before_a_long_line(block)
+        return block
+
+    def _keep(self, data: memoryview) -> None:
+        size = self._pending_bytes + len(data)
+        if self.violation is None and size > self._max_line_bytes:
+            self._break(size)
+        if self.violation is not None:
+            return
+        self._pending.write(data)
+        self._pending_bytes = size
+
+    def _take_pending(self) -> bytes:
+        # BytesIO grows in place and gives its buffer away uncopied: one copy per byte, also for one-byte chunks
+        pending = self._pending.getvalue()
+        if pending:
+            self._pending = BytesIO()
+            self._pending_bytes = 0
+        return pending
+
+    def _before_a_long_line(self, block: bytes) -> bytes:
         start = 0
         while start < len(block):
             end = block.index(b"\n", start)
             if end - start > self._max_line_bytes:
-                raise self._too_long(end - start)
+                self._break(end - start)
+                return block[:start]
             start = end + 1
+        return block
 
-    def _too_long(self, size: int) -> ProtocolViolation:
-        return ProtocolViolation(
+    def _break(self, size: int) -> None:
+        self._take_pending()
+        self.violation = ProtocolViolation(
             f"a line of at least {size} bytes is over the limit of {self._max_line_bytes}; "
             "raise max_line_bytes if it is legitimate"
         )
 
 
 class DecodedBlock(NamedTuple, Generic[T]):
-    """The outcome of ``decode_block``: messages in order, samples of lines that were none, and how their runs lie."""
+    """The outcome of decoding a block: messages in order, samples of lines that were none, and how their runs lie.
+
+    ``contaminated_run``, ``leading_run`` and ``longest_run`` count such lines in a row at the end, at the start and
+    anywhere; blank lines count as nothing. ``clean_start`` says that ``leading_run`` is 0.
+    """
 
     messages: list[T]
     contaminated: list[bytes]
     contaminated_run: int
     clean_start: bool
+    leading_run: int = 0
+    longest_run: int = 0
 
 
 def decode_block(block: bytes, decoder: msgspec.json.Decoder[T]) -> DecodedBlock[T]:
@@ -104,43 +150,81 @@ def decode_block(block: bytes, decoder: msgspec.json.Decoder[T]) -> DecodedBlock
     leaves raw, so its result counts only if the block is UTF-8, every LF lies between two top-level objects and there
     are as many messages as lines; any other block is looked at line by line.
     """
-    if (block.isascii() or _is_utf8(block)) and block.startswith(b"{") and block.endswith(b"}\n"):
+    if block.startswith(b"{") and block.endswith(b"}\n") and (block.isascii() or _is_utf8(block)):
         lines = block.count(b"}\n{") + 1
         if lines == block.count(b"\n"):
             try:
                 messages = decoder.decode_lines(block)
-            except msgspec.MsgspecError:
+            except DECODE_ERRORS:
                 pass  # some line is bad: the slow path below finds out which
             else:
                 if len(messages) == lines:
                     return DecodedBlock(messages, [], contaminated_run=0, clean_start=True)
-    return _decode_line_by_line(block, decoder)
+    return decode_each_line(block, decoder)
 
 
-def _decode_line_by_line(block: bytes, decoder: msgspec.json.Decoder[T]) -> DecodedBlock[T]:
+def decode_each_line(
+    block: bytes, decoder: msgspec.json.Decoder[T], accept: Callable[[T], bool] | None = None
+) -> DecodedBlock[T]:
+    """The same line by line, which tells the bad lines from the good; a message that ``accept`` refuses is bad too."""
     messages: list[T] = []
     contaminated: list[bytes] = []
-    run = 0
-    clean_start: bool | None = None
-    for line in block[:-1].split(b"\n"):
-        stripped = line.removesuffix(b"\r")
-        if not stripped.strip():
+    runs = [0]  # lengths of the runs of bad lines between the messages, empty runs included
+    for ended in block.split(b"\n"):
+        line = ended.removesuffix(b"\r")
+        if not line or line.isspace():
             continue
         try:
-            stripped.decode()
-            messages.append(decoder.decode(stripped))
-            run = 0
-        except (UnicodeDecodeError, msgspec.MsgspecError):
-            contaminated.append(stripped[:CONTAMINATION_SAMPLE_BYTES])
-            run += 1
-        if clean_start is None:
-            clean_start = run == 0
-    return DecodedBlock(messages, contaminated, contaminated_run=run, clean_start=clean_start is not False)
+            message = _decode_line(line, decoder)
+        except DECODE_ERRORS:
+            message = None
+        if message is None or (accept is not None and not accept(message)):
+            contaminated.append(line[:CONTAMINATION_SAMPLE_BYTES])
+            runs[-1] += 1
+        else:
+            messages.append(message)
+            runs.append(0)
+    return DecodedBlock(messages, contaminated, runs[-1], runs[0] == 0, runs[0], max(runs))
+
+
+def _decode_line(line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    if not line.isascii():
+        _check_utf8(line)
+    try:
+        return decoder.decode(line)
+    except msgspec.DecodeError:
+        mended = _mend_surrogates(line)
+        if mended == line:
+            raise
+        return decoder.decode(mended)
+
+
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole pair stays
+    rb"|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    rb"|.)",
+    re.DOTALL,
+)
+
+
+def _mend_surrogates(line: bytes) -> bytes:
+    """Put U+FFFD for half surrogate pairs: JavaScript writes them when it cuts a text inside an emoji."""
+    if rb"\ud" not in line and rb"\uD" not in line:
+        return line
+    return _ESCAPE.sub(lambda found: rb"\ufffd" if found["lone"] else found[0], line)
+
+
+def _check_utf8(data: bytes) -> None:
+    # in steps: the text of a whole 16 MiB line can take four times its bytes
+    view, start = memoryview(data), 0
+    while start < len(view):
+        end = start + _UTF8_STEP
+        start += codecs.utf_8_decode(view[start:end], "strict", end >= len(view))[1]
 
 
 def _is_utf8(block: bytes) -> bool:
     try:
-        block.decode()
+        _check_utf8(block)
     except UnicodeDecodeError:
         return False
     return True
