@@ -1,6 +1,6 @@
 """What a worker can do: capability profiles, their signatures, how they match, and the command line they start with."""
 
-from profiles.argv import worker_argv
+from profiles.argv import allows_tool, worker_argv
 from profiles.build import KNOWN_TOOLS, build_profile, workspace_of
 from profiles.matching import MatchLevel, first_difference, match, surplus
 from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile
@@ -16,6 +16,7 @@ __all__ = [
     "RoleSettings",
     "SkillSettings",
     "SoftArgs",
+    "allows_tool",
     "build_profile",
     "first_difference",
     "make_profile",

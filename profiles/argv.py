@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from profiles.profile import CapabilityProfile
 
-__all__ = ["worker_argv"]
+__all__ = ["allows_tool", "worker_argv"]
 
 
 def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[str, ...]:
@@ -36,3 +36,13 @@ def _resources(profile: CapabilityProfile) -> Iterator[str]:
 
 def _session_dir(session_dir: str | None) -> tuple[str, ...]:
     return () if session_dir is None else ("--session-dir", session_dir)
+
+
+def allows_tool(profile: CapabilityProfile, tool: str) -> bool:
+    """Whether a worker of this profile has the tool: with ``--tools`` what the list says, without it every known one."""
+    arguments = profile.hard_args
+    if "--no-tools" in arguments:
+        return False
+    if "--tools" not in arguments:
+        return True
+    return tool in arguments[arguments.index("--tools") + 1].split(",")

@@ -1,6 +1,6 @@
 """The command line that starts a worker."""
 
-from profiles import Resources, SoftArgs, worker_argv
+from profiles import Resources, SoftArgs, allows_tool, worker_argv
 from tests.profiles.parts import profile
 
 
@@ -26,3 +26,17 @@ def test_everything_of_a_profile_is_on_the_command_line_in_order() -> None:
 
 def test_soft_arguments_that_are_not_given_leave_no_flag() -> None:
     assert worker_argv(profile(soft=SoftArgs(model="gpt")), None) == ("agent", "--model", "gpt")
+
+
+def test_an_agent_without_a_tool_list_has_every_tool() -> None:
+    assert allows_tool(profile(), "bash")
+
+
+def test_an_agent_with_a_tool_list_has_only_those() -> None:
+    listed = profile(hard_args=("--tools", "read,write"))
+    assert allows_tool(listed, "read")
+    assert not allows_tool(listed, "bash")
+
+
+def test_an_agent_without_tools_has_none() -> None:
+    assert not allows_tool(profile(hard_args=("--no-tools",)), "read")
