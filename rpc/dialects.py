@@ -1,0 +1,37 @@
+"""The dialects by the names that agent definitions use."""
+
+from collections.abc import Callable
+
+from errors import UsageError
+from rpc.dialect import Dialect
+from rpc.settings import RpcSettings
+
+__all__ = ["DIALECTS", "make_dialect"]
+
+
+def _native(_settings: RpcSettings, *, allow_bash: bool) -> Dialect:  # noqa: ARG001 - the agent enforces its own tool list
+    from rpc.native import NativeDialect  # noqa: PLC0415 - a supervisor of pi workers never needs it
+
+    return NativeDialect()
+
+
+def _pi(settings: RpcSettings, *, allow_bash: bool) -> Dialect:
+    from rpc.pi.dialect import PiDialect  # noqa: PLC0415 - and the other way round
+
+    return PiDialect(settings, allow_bash=allow_bash)
+
+
+_MAKERS: dict[str, Callable[..., Dialect]] = {"native": _native, "pi": _pi}
+DIALECTS = tuple(_MAKERS)
+"""The names, for settings to check against."""
+
+
+def make_dialect(name: str, *, settings: RpcSettings, allow_bash: bool) -> Dialect:
+    """A fresh dialect for one worker process.
+
+    ``allow_bash`` says whether the worker's profile has the tool ``bash``. Raises UsageError for an unknown name.
+    """
+    maker = _MAKERS.get(name)
+    if maker is None:
+        raise UsageError(f"there is no dialect {name!r}; known are {', '.join(DIALECTS)}")
+    return maker(settings, allow_bash=allow_bash)

@@ -1,0 +1,68 @@
+"""Dialogs of extensions: shown when somebody is there, cancelled when not, when time is over and when a run is aborted.
+
+Nothing here ever says yes by itself.
+"""
+
+from rpc.pi.commands import UiResponse
+from rpc.pi.dialogs import ASKING, Dialogs, UiAnswer
+from rpc.pi.link import Link
+from rpc.pi.messages import PiLine
+from rpc.pi.runs import Runs
+from rpc.pi.translate import ui_request
+from wire.messages import UiRequest
+
+__all__ = ["CLOSED", "Desk"]
+
+CLOSED = "closed"
+"""The method of the ``ui_request`` that tells front ends to take a dialog down; ``fields`` hold the ``reason``."""
+
+
+class Desk:
+    """``attended`` says whether somebody is there; ``ui_timeout`` in seconds."""
+
+    def __init__(self, link: Link, runs: Runs, ui_timeout: float) -> None:
+        self.attended = False
+        self._link = link
+        self._runs = runs
+        self._ui_timeout = ui_timeout
+        self._dialogs = Dialogs()
+
+    def request(self, line: PiLine) -> None:
+        """An extension shows or asks something."""
+        request = ui_request(line)
+        if request.method in ASKING:
+            if not self.attended or self._runs.is_aborting or self._dialogs.is_full:
+                self._link.respond(UiResponse(id=request.id, cancelled=True))
+                return
+            self._dialogs.open(request.id, request.method, self._link.now + self._ui_timeout)
+        self._link.event("ui_request", request)
+
+    def answer(self, answer: UiAnswer) -> bool:
+        """Somebody has answered; False when the dialog is not open (any more)."""
+        response = self._dialogs.answer(answer)
+        if response is None:
+            return False
+        self._link.respond(response)
+        self._tell_closed(answer.id, "answered")
+        return True
+
+    def cancel_all(self) -> None:
+        """The run is being aborted, which does not dismiss its dialogs."""
+        for dialog_id in self._dialogs.take_all():
+            self._cancel(dialog_id, "aborted")
+
+    def next_deadline(self) -> float | None:
+        """When the next dialog is cancelled."""
+        return self._dialogs.next_deadline()
+
+    def expire(self, now: float) -> None:
+        """Cancel what nobody has answered in time."""
+        for dialog_id in self._dialogs.take_due(now):
+            self._cancel(dialog_id, "timeout")
+
+    def _cancel(self, dialog_id: str, reason: str) -> None:
+        self._link.respond(UiResponse(id=dialog_id, cancelled=True))
+        self._tell_closed(dialog_id, reason)
+
+    def _tell_closed(self, dialog_id: str, reason: str) -> None:
+        self._link.event("ui_request", UiRequest(dialog_id, CLOSED, {"reason": reason}))

@@ -1,0 +1,129 @@
+"""What is open on one pi's pipe: commands under our own ids, requests that wait for an answer, numbered events.
+
+Collects what one step of the dialect wants written and told; everything else of the dialect talks through it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from errors import WorkerRefused
+from rpc.dialect import Step
+from rpc.pi.commands import Command, UiResponse, encode
+from rpc.pi.messages import PiLine
+from rpc.pi.translate import ErrorEvent, Stamp, error_text
+from wire.framing import DecodedBlock
+from wire.messages import ErrorBody, Message
+
+__all__ = ["Link", "OnAnswer"]
+
+OnAnswer = Callable[[PiLine], None]
+
+
+class _Sent(NamedTuple):
+    type: str
+    on_answer: OnAnswer
+
+
+class Link:
+    """One instance per dialect. ``now`` is the time of the step that is being worked on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._encode = msgspec.json.Encoder().encode
+        self._sent: dict[str, _Sent] = {}
+        self._waiting: set[str] = set()
+        self._last_id = 0
+        self._seq = 0
+        self._outgoing: list[bytes] = []
+        self._messages: list[Message] = []
+
+    # --- towards pi ---
+
+    def send(self, command: Command, on_answer: OnAnswer) -> None:
+        """Write a command under a fresh id; ``on_answer`` gets its one answer, good or bad."""
+        self._last_id += 1
+        wire_id = f"p{self._last_id}"
+        self._sent[wire_id] = _Sent(command.type, on_answer)
+        self._outgoing.append(encode(msgspec.structs.replace(command, id=wire_id)))
+
+    def respond(self, response: UiResponse) -> None:
+        """Write what a person (or nobody) said to a dialog; pi does not answer."""
+        self._outgoing.append(encode(response))
+
+    def deliver(self, line: PiLine) -> None:
+        """Give an answer of pi to whoever sent the command.
+
+        pi leaves out the id where it did not know the command or could not read the line: the oldest open command of
+        that name is meant, or the only open one. A stray answer becomes an ``error`` event.
+        """
+        wire_id = str(line.id) if line.id is not None else self._without_id(line)
+        sent = self._sent.pop(wire_id, None)
+        if sent is not None:
+            sent.on_answer(line)
+        if line.id is None or sent is None:
+            code = "parse_error" if line.command == "parse" else "stray_answer" if line.success else "unknown_command"
+            self.event("error", ErrorEvent(code=code, message=error_text(line), seq=self.stamp().seq))
+
+    def _without_id(self, line: PiLine) -> str:
+        if line.command == "parse":
+            return next(iter(self._sent)) if len(self._sent) == 1 else ""
+        return next((wire_id for wire_id, sent in self._sent.items() if sent.type == line.command), "")
+
+    # --- towards the layer above ---
+
+    def expect(self, request_id: str) -> None:
+        """A request has come and will be answered exactly once."""
+        self._waiting.add(request_id)
+
+    def forget(self, request_id: str) -> None:
+        """Nobody waits for it any more; its answer will be dropped."""
+        self._waiting.discard(request_id)
+
+    def answer(self, request_id: str, result: object) -> None:
+        """Answer a request; ``result`` is encoded here."""
+        if self._waits_no_more(request_id):
+            return
+        raw = result if isinstance(result, msgspec.Raw) else msgspec.Raw(self._encode(result))
+        self._messages.append(Message(id=request_id, result=raw))
+
+    def refuse(self, request_id: str, code: str, message: str) -> None:
+        """Answer a request with an error."""
+        if not self._waits_no_more(request_id):
+            self._messages.append(Message(id=request_id, error=ErrorBody(code, message)))
+
+    def refuse_with(self, request_id: str, error: WorkerRefused) -> None:
+        """The same from an exception."""
+        self.refuse(request_id, error.details.get("worker_code", "refused"), error.message)
+
+    def _waits_no_more(self, request_id: str) -> bool:
+        if request_id not in self._waiting:
+            return True
+        self._waiting.discard(request_id)
+        return False
+
+    def event(self, name: str, data: object) -> None:
+        """Tell an event."""
+        self._messages.append(Message(event=name, data=msgspec.Raw(self._encode(data))))
+
+    def stamp(self, run_id: str | None = None) -> Stamp:
+        """The next number of this process's events."""
+        self._seq += 1
+        return Stamp(run_id, self._seq)
+
+    def take_step(self, decoded: DecodedBlock[PiLine] | None = None) -> Step:
+        """Everything collected since the last call."""
+        messages, self._messages = self._messages, []
+        outgoing, self._outgoing = self._outgoing, []
+        if decoded is None:
+            return Step(messages, outgoing, [])
+        return Step(
+            messages,
+            outgoing,
+            decoded.contaminated,
+            decoded.contaminated_run,
+            decoded.clean_start,
+            decoded.leading_run,
+            decoded.longest_run,
+        )

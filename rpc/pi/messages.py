@@ -1,0 +1,177 @@
+"""What pi prints, one JSON object a line: an envelope that takes any line, and the parts that are decoded by name.
+
+A ``message_update`` carries the whole text so far twice; the envelope decodes its small ``assistantMessageEvent`` and
+skips the rest, so that a turn costs time in proportion to its text, not to its square.
+"""
+
+import json
+
+import msgspec
+
+from wire.framing import DECODE_ERRORS
+from wire.messages import EMPTY
+
+__all__ = [
+    "AssistantEvent",
+    "AssistantMessageEnd",
+    "Cancellable",
+    "ModelRef",
+    "PiLine",
+    "PiState",
+    "ToolOutput",
+    "Usage",
+    "is_present",
+    "text_of",
+]
+
+
+class AssistantEvent(msgspec.Struct, frozen=True, gc=False):
+    """The new piece of a streamed message; ``type`` is ``text_delta``, ``thinking_delta``, ``toolcall_delta`` ..."""
+
+    type: str = ""
+    delta: str = ""
+
+
+class PiLine(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Any line of pi: an answer (``type`` is ``response``) or an event. Absent fields keep their defaults.
+
+    Fields that hold different things in different events, or are of no use before the event is known, stay raw.
+    ``gc=False`` is safe: nothing in here can point back to it.
+    """
+
+    type: str
+    # answers, and the id of a dialog
+    id: str | int | None = None
+    command: str | None = None
+    success: bool = True
+    data: msgspec.Raw = EMPTY
+    error: msgspec.Raw = EMPTY
+    # runs and messages
+    assistant_message_event: AssistantEvent | None = None
+    message: msgspec.Raw = EMPTY
+    will_retry: bool | None = None
+    # tools
+    tool_call_id: str = ""
+    tool_name: str = ""
+    args: msgspec.Raw = EMPTY
+    partial_result: msgspec.Raw = EMPTY
+    result: msgspec.Raw = EMPTY
+    is_error: bool = False
+    # queue, compaction, retry, state
+    steering: list[str] = []
+    follow_up: list[str] = []
+    reason: msgspec.Raw = EMPTY
+    aborted: bool = False
+    attempt: int = 0
+    max_attempts: int = 0
+    delay_ms: float = 0
+    error_message: str | None = None
+    final_error: str | None = None
+    level: str | None = None
+    name: str | None = None
+    # extensions
+    extension_path: str | None = None
+    event: msgspec.Raw = EMPTY
+    method: str | None = None
+    title: msgspec.Raw = EMPTY
+    options: msgspec.Raw = EMPTY
+    placeholder: msgspec.Raw = EMPTY
+    prefill: msgspec.Raw = EMPTY
+    timeout: msgspec.Raw = EMPTY
+    text: msgspec.Raw = EMPTY
+    notify_type: msgspec.Raw = EMPTY
+    status_key: msgspec.Raw = EMPTY
+    status_text: msgspec.Raw = EMPTY
+    widget_key: msgspec.Raw = EMPTY
+    widget_lines: msgspec.Raw = EMPTY
+    widget_placement: msgspec.Raw = EMPTY
+
+
+def is_present(field: msgspec.Raw) -> bool:
+    """Whether a raw field was in the line: an absent one is the default object itself."""
+    return field is not EMPTY
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one model call."""
+
+    input: int = 0
+    output: int = 0
+    cacheRead: int = 0  # noqa: N815 - pi's spelling, used nowhere else
+    cacheWrite: int = 0  # noqa: N815 - the same
+
+
+class AssistantMessageEnd(msgspec.Struct, frozen=True, rename="camel"):
+    """The ``message`` of a ``message_end``; ``content`` stays raw, since a user's may be megabytes."""
+
+    role: str = ""
+    content: msgspec.Raw = EMPTY
+    usage: Usage = Usage()
+    stop_reason: str | None = None
+    error_message: str | None = None
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """The ``result`` or ``partialResult`` of a tool."""
+
+    content: msgspec.Raw = EMPTY
+
+
+class ModelRef(msgspec.Struct, frozen=True):
+    """Which model the session uses; pi says ``unknown`` for both when none is configured."""
+
+    id: str
+    provider: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a prompt has a chance."""
+        return "unknown" not in (self.id, self.provider)
+
+
+class PiState(msgspec.Struct, frozen=True, rename="camel"):
+    """The ``data`` of a ``get_state`` answer."""
+
+    session_id: str
+    session_file: str | None = None
+    model: ModelRef | None = None
+    thinking_level: str | None = None
+    is_streaming: bool = False
+    is_compacting: bool = False
+    message_count: int = 0
+    pending_message_count: int = 0
+
+
+class Cancellable(msgspec.Struct, frozen=True):
+    """The ``data`` of a ``new_session`` or ``switch_session`` answer: an extension may have said no."""
+
+    cancelled: bool = False
+
+
+class _Block(msgspec.Struct, frozen=True):
+    type: str = ""
+    text: str = ""
+
+
+_blocks: msgspec.json.Decoder[list[_Block] | str] = msgspec.json.Decoder(list[_Block] | str)
+
+
+def text_of(content: msgspec.Raw) -> str:
+    """The text blocks of a message's raw ``content``, joined; "" when there are none or it has another shape."""
+    try:
+        blocks = _blocks.decode(content)
+    except DECODE_ERRORS:
+        blocks = _lenient(content)
+    if isinstance(blocks, str):
+        return blocks
+    return "".join(block.text for block in blocks if block.type == "text")
+
+
+def _lenient(content: msgspec.Raw) -> list[_Block] | str:
+    """The same where a text was cut inside an emoji: half a surrogate pair is fine in JavaScript and nowhere else."""
+    try:
+        plain = json.dumps(json.loads(bytes(content)), ensure_ascii=False)
+        whole = plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return _blocks.decode(whole)
+    except (*DECODE_ERRORS, ValueError):
+        return ""

@@ -1,0 +1,203 @@
+"""Requests that take more than one exchange with pi, written as generators: yield a command, get its good answer.
+
+A bad answer is thrown in as WorkerRefused. ``UNTIL_IDLE`` ends the run that is on, if any, and waits for its end.
+"""
+
+import posixpath
+from collections.abc import Generator
+from enum import Enum, auto
+from typing import Any, TypeVar
+
+import msgspec
+
+from errors import WorkerRefused
+from rpc.pi.commands import (
+    Abort,
+    Bash,
+    Command,
+    Compact,
+    GetCommands,
+    GetMessages,
+    GetState,
+    NewSession,
+    SetModel,
+    SetThinkingLevel,
+    SwitchSession,
+    ThinkingLevel,
+)
+from rpc.pi.messages import Cancellable, ModelRef, PiLine, PiState
+from wire.framing import DECODE_ERRORS
+from wire.messages import SessionResult, StateResult
+
+__all__ = ["UNTIL_IDLE", "Procedure", "Soft", "Until"]
+
+R = TypeVar("R")
+
+
+class Until(Enum):
+    """What a procedure can wait for besides an answer."""
+
+    IDLE = auto()
+
+
+UNTIL_IDLE = Until.IDLE
+Procedure = Generator[Command | Until, PiLine, R]
+
+
+class Soft:
+    """Settings made at run time: pi forgets them for what its command line says whenever the session changes."""
+
+    def __init__(self) -> None:
+        self.model: tuple[str, str] | None = None
+        self.thinking: ThinkingLevel | None = None
+
+
+class _BashResult(msgspec.Struct, frozen=True, rename="camel"):
+    output: str = ""
+    exit_code: int | None = None
+    cancelled: bool = False
+    truncated: bool = False
+
+
+def ask_state() -> Procedure[PiState]:
+    """Where pi is."""
+    line = yield GetState()
+    return decode(line.data, PiState)
+
+
+def ping() -> Procedure[dict[str, Any]]:
+    """Whether it answers at all."""
+    yield GetState()
+    return {}
+
+
+def get_state(pending: int) -> Procedure[StateResult]:
+    """The state in native words; ``pending`` more messages wait on our side."""
+    state = yield from ask_state()
+    model = state.model if state.model and state.model.is_known else None
+    return StateResult(
+        session_id=state.session_id,
+        session_file=state.session_file,
+        message_count=state.message_count,
+        is_streaming=state.is_streaming,
+        is_compacting=state.is_compacting,
+        provider=model.provider if model else None,
+        model=model.id if model else None,
+        thinking=state.thinking_level,
+        pending=state.pending_message_count + pending,
+    )
+
+
+def get_messages() -> Procedure[msgspec.Raw]:
+    """``{messages}``, each in pi's shape, passed on undecoded."""
+    return (yield GetMessages()).data
+
+
+def get_commands() -> Procedure[msgspec.Raw]:
+    """``{commands}``, passed on undecoded."""
+    return (yield GetCommands()).data
+
+
+def abort() -> Procedure[None]:
+    """End the run that is on; pi answers also when there is none."""
+    yield Abort()
+    yield UNTIL_IDLE
+
+
+def bash(command: str) -> Procedure[dict[str, Any]]:
+    """Run a shell command; ``{output, exit_code, cancelled, truncated}``."""
+    line = yield Bash(command=command)
+    return msgspec.structs.asdict(decode(line.data, _BashResult))
+
+
+def compact(instructions: str | None) -> Procedure[msgspec.Raw]:
+    """Shorten the conversation; pi's ``{summary, tokensBefore, ...}``. In a run pi would kill it without a word."""
+    yield UNTIL_IDLE
+    return (yield Compact(custom_instructions=instructions)).data
+
+
+def set_model(soft: Soft, provider: str, model: str) -> Procedure[dict[str, Any]]:
+    """Use another model, in this and all later sessions; ``{provider, model, thinking}`` as they are then."""
+    yield SetModel(provider=provider, model_id=model)
+    soft.model = (provider, model)
+    if soft.thinking is not None:  # a new model comes with its own level
+        yield SetThinkingLevel(level=soft.thinking)
+    state = yield from ask_state()
+    return {"provider": provider, "model": model, "thinking": state.thinking_level}
+
+
+def set_thinking(soft: Soft, level: ThinkingLevel) -> Procedure[dict[str, Any]]:
+    """Think this hard from now on; ``{level}`` is what the model can do of it."""
+    yield SetThinkingLevel(level=level)
+    soft.thinking = level
+    state = yield from ask_state()
+    return {"level": state.thinking_level}
+
+
+def new_session(soft: Soft, parent: str | None) -> Procedure[SessionResult]:
+    """Begin a conversation. Its file does not exist before the first assistant message."""
+    yield UNTIL_IDLE
+    line = yield NewSession(parent_session=parent)
+    _check_not_cancelled(line, "new_session")
+    state = yield from _restore(soft)
+    return SessionResult(state.session_id, state.session_file)
+
+
+def switch_session(soft: Soft, session_file: str) -> Procedure[SessionResult]:
+    """Go on with a conversation. Raises WorkerRefused ``resume_failed`` when pi then holds another or an empty one.
+
+    pi says ``success`` for any path and starts afresh where it finds no transcript; but it never writes a transcript
+    without a message, so an empty one was not resumed. Whoever calls has checked and mended the file.
+    """
+    yield UNTIL_IDLE
+    line = yield SwitchSession(session_path=session_file)
+    _check_not_cancelled(line, "switch_session")
+    state = yield from _restore(soft)
+    if state.session_file is None or posixpath.normpath(state.session_file) != posixpath.normpath(session_file):
+        raise WorkerRefused(f"pi holds {state.session_file}, not {session_file}", worker_code="resume_failed")
+    if not state.message_count:
+        raise WorkerRefused(
+            f"pi found no conversation in {session_file}; the file is missing or no transcript",
+            worker_code="resume_failed",
+        )
+    return SessionResult(state.session_id, state.session_file)
+
+
+def drain(soft: Soft) -> Procedure[bool]:
+    """Drop what waits in pi's queue: it has no command for that, but opening the same transcript anew forgets it.
+
+    False when there is no transcript to open (``--no-session``) or an extension said no: the queue is as it was.
+    """
+    state = yield from ask_state()
+    if state.session_file is None or not state.message_count:
+        return False
+    line = yield SwitchSession(session_path=state.session_file)
+    if decode(line.data, Cancellable).cancelled:
+        return False
+    yield from _restore(soft)
+    return True
+
+
+def _restore(soft: Soft) -> Procedure[PiState]:
+    """Make the settings of the new session those of the old one; the state after that."""
+    state = yield from ask_state()
+    mended = False
+    if soft.model is not None and state.model != ModelRef(soft.model[1], soft.model[0]):
+        yield SetModel(provider=soft.model[0], model_id=soft.model[1])
+        mended = True
+    if soft.thinking is not None and (mended or state.thinking_level != soft.thinking):
+        yield SetThinkingLevel(level=soft.thinking)
+    return (yield from ask_state()) if mended else state
+
+
+def _check_not_cancelled(line: PiLine, command: str) -> None:
+    if decode(line.data, Cancellable).cancelled:
+        raise WorkerRefused(f"an extension of pi has cancelled {command}", worker_code="cancelled")
+
+
+def decode(data: msgspec.Raw, kind: type[R]) -> R:
+    """The data of a good answer. Raises WorkerRefused when it has another shape than pi's."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except DECODE_ERRORS as exc:
+        raise WorkerRefused(f"pi's answer is not understood: {exc}", worker_code="bad_answer") from exc
