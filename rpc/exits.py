@@ -1,0 +1,58 @@
+"""Waiting for the end of a child of ours, and signalling it: through a pidfd, or a thread where there is none."""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+
+import trio
+
+__all__ = ["ExitWatch"]
+
+
+class ExitWatch:
+    """One child's end. Waiting does not reap: whoever owns the ``Popen`` does, once."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None) -> None:
+        self._popen = popen
+        self._pidfd = pidfd
+        self._thread = trio.CapacityLimiter(1)
+
+    @classmethod
+    def open(cls, popen: subprocess.Popen[bytes]) -> "ExitWatch":
+        """Watch a child that is not reaped yet. Raises OSError when the table of files is full."""
+        return cls(popen, os.pidfd_open(popen.pid) if hasattr(os, "pidfd_open") else None)
+
+    async def wait(self) -> None:
+        """Wait until the child has ended."""
+        if self._pidfd is None:
+            # An abandoned thread ends with the child.
+            await trio.to_thread.run_sync(_wait_blocking, self._popen, abandon_on_cancel=True, limiter=self._thread)
+        else:
+            await trio.lowlevel.wait_readable(self._pidfd)
+
+    def signal(self, number: int) -> None:
+        """Signal the child; nothing happens if it has ended."""
+        if self._pidfd is None:
+            self._popen.send_signal(number)  # looks first whether the child has ended
+            return
+        try:
+            signal.pidfd_send_signal(self._pidfd, number)
+        except ProcessLookupError:
+            return  # it was faster
+
+    def close(self) -> None:
+        """Give the pidfd back."""
+        if self._pidfd is not None:
+            trio.lowlevel.notify_closing(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+
+def _wait_blocking(popen: subprocess.Popen[bytes]) -> None:
+    """Block until the child has ended, leaving its pid taken where the platform can do that."""
+    if not hasattr(os, "waitid"):
+        popen.wait()  # reaps; Popen's own lock keeps two threads from doing it twice
+        return
+    with suppress(ChildProcessError):  # ended and reaped before this thread began to wait
+        os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)

@@ -1,0 +1,145 @@
+"""The supervisor's side of the guard: one small process that cleans up when the supervisor is killed.
+
+It waits at a pipe. A supervisor that stops in order says goodbye; one that dies by any cause, SIGKILL included, closes
+the pipe by dying, and the guard kills whatever carries the instance's marker or sits in its cgroup, within 2 s.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Self
+
+import trio
+
+from errors import WorkerStartFailed
+from rpc import guard_main
+from rpc.cgroup import Cgroup
+from rpc.children import ChildRegistry
+from rpc.exits import ExitWatch
+from rpc.pipes import Pipe
+from rpc.procfs import identify
+from rpc.transport import ExitStatus
+
+__all__ = ["Guard", "keep_guard"]
+
+_LEAVE_TIME = 2.0  # seconds that a guard gets to end after the goodbye
+_FIRST_DELAY = 0.1  # seconds before a lost guard is replaced, doubled for every one lost in a row
+_LONGEST_DELAY = 10.0
+_SETTLED_AFTER = 60.0  # seconds a guard must live for its loss to count as the first one again
+
+
+class Guard:
+    """A running guard process."""
+
+    @classmethod
+    def start(cls, instance: str, cgroup: Cgroup | None, children: ChildRegistry) -> Self:
+        """Start a guard for ``instance`` and its cgroup, if there is one; a few milliseconds, on the main thread.
+
+        Raises WorkerStartFailed when the machine cannot start another process.
+        """
+        arguments = [instance, str(os.getpid()), str(cgroup.path) if cgroup else ""]
+        try:
+            with ExitStack() as undo:
+                popen, pipe = _start(arguments, undo)
+                watch = ExitWatch.open(popen)
+                undo.pop_all()
+        except OSError as exc:
+            raise WorkerStartFailed(f"the guard process could not be started: {exc}") from exc
+        children.register(identify(popen.pid))
+        return cls(popen, pipe, watch, children)
+
+    def __init__(self, popen: subprocess.Popen[bytes], pipe: Pipe, watch: ExitWatch, children: ChildRegistry) -> None:
+        self._popen = popen
+        self._pipe = pipe
+        self._watch = watch
+        self._children = children
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id."""
+        return self._popen.pid
+
+    async def wait_exit(self) -> ExitStatus:
+        """Wait for the guard's end, which should not come before ``aclose``. For one waiter."""
+        await self._watch.wait()
+        return self._reap()
+
+    async def aclose(self) -> None:
+        """Say goodbye and wait for the guard's end; after that a dying supervisor is on its own."""
+        if self._popen.returncode is not None:
+            return
+        with suppress(BrokenPipeError):  # it has ended already
+            self._pipe.write_nowait(guard_main.GOODBYE)
+        self._pipe.close()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _LEAVE_TIME):
+            await self._watch.wait()
+        if self._popen.poll() is None:
+            self._watch.signal(signal.SIGKILL)
+        self._reap()
+
+    def _reap(self) -> ExitStatus:
+        code = self._popen.wait()
+        self._children.forget(self.pid)
+        self._pipe.close()
+        self._watch.close()
+        return ExitStatus.from_returncode(code)
+
+
+def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[bytes], Pipe]:
+    """Start the guard with nothing of ours in its hands but the reading end of a new pipe."""
+    theirs, ours = os.pipe()
+    pipe = Pipe(ours)
+    undo.callback(pipe.close)
+    try:
+        popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", guard_main.__file__, *arguments],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        os.close(theirs)
+    undo.callback(popen.wait)
+    undo.callback(popen.kill)  # before the pipe is closed, which would make it sweep
+    os.set_blocking(ours, False)
+    return popen, pipe
+
+
+async def keep_guard(
+    instance: str,
+    cgroup: Cgroup | None,
+    children: ChildRegistry,
+    *,
+    on_lost: Callable[[str], None],
+    task_status: trio.TaskStatus[Guard] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Keep one guard running until cancelled; reports started once the first one runs.
+
+    Give it a nursery that ends after the workers' one: its cancellation is the goodbye. ``on_lost`` is told in words
+    of every guard that ended by itself or could not be started again. Raises WorkerStartFailed for the first one.
+    """
+    first = Guard.start(instance, cgroup, children)
+    guard: Guard | None = first
+    task_status.started(first)
+    delay = _FIRST_DELAY
+    try:
+        while True:
+            born = trio.current_time()
+            if guard is not None:
+                on_lost(f"the guard process {guard.pid} {await guard.wait_exit()}; starting another")
+            delay = _FIRST_DELAY if trio.current_time() - born > _SETTLED_AFTER else min(delay * 2, _LONGEST_DELAY)
+            await trio.sleep(delay)
+            try:
+                guard = Guard.start(instance, cgroup, children)
+            except WorkerStartFailed as exc:
+                guard = None
+                on_lost(exc.message)
+    finally:
+        if guard is not None:
+            await guard.aclose()

@@ -1,0 +1,171 @@
+"""Killing what a worker left behind: by marker and by descent, never a stranger. Standard library only (guard).
+
+A process may be signalled only after a pidfd was opened on its pid *and then* its identity was checked: a pidfd stays
+with the process it was opened on, so that whoever passes the check is the one who gets the signal. Zombies are left
+alone: they are dead already, and their environment cannot be read.
+"""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from rpc.procfs import ProcessIdentity, ProcessStat, all_pids, boot_id, descendants_of, marker_of, read_stat
+
+__all__ = ["Hunt", "Quarry", "SweepReport", "kill_listed", "kill_marked", "send_signal"]
+
+_BATCH = 128  # pidfds held at a time
+_RECHECK = 0.05  # seconds between two looks where there is no pidfd to wait on
+
+
+class SweepReport(NamedTuple):
+    """What a sweep did. ``left``: what would not die in time; ``strangers``: pids that belong to somebody else now."""
+
+    killed: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+    strangers: tuple[int, ...] = ()
+
+    def __add__(self, other: "SweepReport") -> "SweepReport":  # type: ignore[override]  # reports add up, not tuples
+        return SweepReport(self.killed + other.killed, self.left + other.left, self.strangers + other.strangers)
+
+
+class Quarry(NamedTuple):
+    """A process seen in a scan, to be found again by pid and start time."""
+
+    pid: int
+    start_time: int
+
+    @classmethod
+    def of(cls, stat: ProcessStat) -> "Quarry":
+        """What is remembered of a process."""
+        return cls(stat.pid, stat.start_time)
+
+    def is_alive(self) -> bool:
+        """Whether that very process still lives; a zombie does not."""
+        stat = read_stat(self.pid)
+        return stat is not None and stat.start_time == self.start_time and stat.state not in "ZX"
+
+
+@contextmanager
+def _opened(pid: int) -> Iterator[int | None]:
+    """A pidfd, or None where the platform has none or the table of files is full; then the check has to do."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def send_signal(pid: int, pidfd: int | None, number: int) -> bool:
+    """Signal a process that was identified after ``pidfd`` was opened; False when it is gone or not ours to signal."""
+    try:
+        if pidfd is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(pidfd, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+class Hunt:
+    """Everything that belongs to one dead or dying worker, or to a whole supervisor: remembered, found, killed.
+
+    ``note_descendants`` remembers who descends from a process while that can still be seen; ``matches`` tells by the
+    marker. Both meet in ``kill_all``, which repeats until a pass finds nobody, since a process may fork while it dies.
+    """
+
+    def __init__(self, matches: Callable[[str], bool]) -> None:
+        self._matches = matches
+        self._noted: set[Quarry] = set()
+        self._killed: set[int] = set()
+
+    def note_descendants(self, *roots: int) -> None:
+        """Remember everything that descends from ``roots`` now (not the roots themselves)."""
+        self._noted = {quarry for quarry in self._noted if quarry.is_alive()}
+        self._noted.update(Quarry.of(stat) for stat in descendants_of(roots))
+
+    def note(self, quarry: Quarry) -> None:
+        """Remember one process by name."""
+        self._noted.add(quarry)
+
+    def kill_all(self, deadline: float) -> SweepReport:
+        """Kill all that is noted, marked, or descends from either; blocks until ``deadline`` (``time.monotonic``)."""
+        prey = self._find()
+        while prey and time.monotonic() < deadline:
+            for start in range(0, len(prey), _BATCH):
+                self._strike(prey[start : start + _BATCH], deadline)
+            prey = self._find()
+        return SweepReport(tuple(sorted(self._killed)), tuple(quarry.pid for quarry in prey))
+
+    def _find(self) -> list[Quarry]:
+        """Who is left: the noted, the marked, and their descendants that hide their marker."""
+        marked = (Quarry.of(stat) for pid in all_pids() if self._is_marked(pid) and (stat := read_stat(pid)))
+        roots = {quarry for quarry in (*self._noted, *marked) if quarry.is_alive()}
+        family = {Quarry.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}
+        living = roots | {quarry for quarry in family if quarry.is_alive()}
+        # A supervisor that a worker's tool started may sweep that very worker later: it spares itself.
+        self._noted = {quarry for quarry in living if quarry.pid != os.getpid()}
+        return sorted(self._noted)
+
+    def _is_marked(self, pid: int) -> bool:
+        marker = marker_of(pid)
+        return marker is not None and self._matches(marker)
+
+    def _strike(self, batch: Iterable[Quarry], deadline: float) -> None:
+        """Kill a batch and wait until it is dead, or the deadline."""
+        with ExitStack() as stack:
+            dying: list[int] = []
+            for quarry in batch:
+                pidfd = stack.enter_context(_opened(quarry.pid))
+                if quarry.is_alive() and send_signal(quarry.pid, pidfd, signal.SIGKILL):
+                    self._killed.add(quarry.pid)
+                    dying.extend(() if pidfd is None else (pidfd,))
+            _await_death(dying, deadline)
+
+
+def _await_death(pidfds: list[int], deadline: float) -> None:
+    """Wait until every pidfd tells the end of its process; without any, only as long as a death usually takes."""
+    poll = select.poll()
+    for pidfd in pidfds:
+        poll.register(pidfd, select.POLLIN)
+    waiting = set(pidfds)
+    while waiting and (remaining := deadline - time.monotonic()) > 0:
+        for pidfd, _ in poll.poll(remaining * 1000):
+            poll.unregister(pidfd)
+            waiting.discard(pidfd)
+    if not pidfds:
+        poll.poll(min(_RECHECK, max(0.0, deadline - time.monotonic())) * 1000)
+
+
+def kill_marked(matches: Callable[[str], bool], deadline: float) -> SweepReport:
+    """Kill every process whose marker matches, and its descendants; blocks until ``deadline`` at most."""
+    return Hunt(matches).kill_all(deadline)
+
+
+def kill_listed(entries: Iterable[ProcessIdentity], deadline: float) -> SweepReport:
+    """Kill the listed processes and all that carries their markers; blocks until ``deadline`` at most.
+
+    A pid is signalled only if boot id, start time and marker are those of the list; any other living process that has
+    such a pid now is reported as a stranger.
+    """
+    this_boot = boot_id()
+    markers = {entry.marker for entry in entries if entry.boot_id == this_boot and entry.marker}
+    hunt = Hunt(lambda marker: marker in markers)
+    strangers = []
+    for entry in entries:
+        stat = read_stat(entry.pid)
+        if stat is None or stat.state in "ZX":
+            continue
+        if entry.boot_id == this_boot and stat.start_time == entry.start_time and marker_of(stat.pid) == entry.marker:
+            hunt.note_descendants(entry.pid)
+        else:
+            strangers.append(entry.pid)
+    return hunt.kill_all(deadline) + SweepReport(strangers=tuple(strangers))

@@ -1,0 +1,332 @@
+"""One worker process from spawn to burial: its streams, its end, and nothing of it left behind.
+
+The task that runs ``supervise`` owns the process: it drains stderr, awaits the exit, climbs the kill ladder when
+``stop`` asks for it, reaps, and then kills whatever the worker leaves behind. When that task is cancelled the process
+is killed at once. No process outlives ``supervise``.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from signal import SIGCONT, SIGKILL, SIGTERM
+from typing import Self, TypeVar
+
+import trio
+
+from errors import PoolError, WorkerExited, WorkerStartFailed
+from rpc.cgroup import Cgroup
+from rpc.children import ChildRegistry
+from rpc.exits import ExitWatch
+from rpc.hunt import Hunt, SweepReport
+from rpc.pipes import Pipe
+from rpc.procfs import ProcessIdentity, identify, read_stat
+from rpc.settings import RpcSettings
+from rpc.spawn import Started, WorkerSpec, start_process
+from rpc.stderrlog import LineLog, Tail
+from rpc.transport import ExitStatus
+
+__all__ = ["Rung", "WorkerProcess"]
+
+_SWEEP_TIME = 2.0  # seconds that what a worker left behind gets to die of SIGKILL
+_END_TIME = 5.0  # seconds for the whole burial; a process in uninterruptible sleep may need more and is left
+
+T = TypeVar("T")
+
+
+class Rung(StrEnum):
+    """The rungs of the kill ladder, in order."""
+
+    ABORT = "abort"
+    EOF = "eof"
+    TERM = "term"
+    KILL = "kill"
+
+
+class WorkerProcess:
+    """A running worker; implements ``rpc.transport.Transport``. Made by ``spawn``; somebody must run ``supervise``.
+
+    Attributes:
+        worker_id, marker: as in the spec. pid, start_time, identity: which process it is.
+        last_rung: the highest rung of the kill ladder that was used; None if the worker ended by itself.
+        remains: what was killed after the worker's own end; set when ``stop`` returns.
+    """
+
+    @classmethod
+    def spawn(
+        cls,
+        spec: WorkerSpec,
+        children: ChildRegistry,
+        settings: RpcSettings,
+        *,
+        cgroups: Cgroup | None = None,
+    ) -> Self:
+        """Start a worker and register it, in one step on the calling (main) thread; about half a millisecond.
+
+        ``cgroups``: the instance's cgroup, where there is one. Raises WorkerStartFailed; then nothing is left behind.
+        """
+        started = start_process(spec)
+        try:
+            watch = ExitWatch.open(started.popen)
+        except OSError as exc:
+            _undo(started)
+            raise WorkerStartFailed(
+                f"worker {spec.worker_id} could not be watched: {exc.strerror}; raise `ulimit -n` or lower `max`",
+                worker=spec.worker_id,
+            ) from exc
+        identity = identify(started.popen.pid, spec.marker)
+        children.register(identity)
+        return cls(spec, started, watch=watch, identity=identity, children=children, settings=settings, cgroups=cgroups)
+
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        started: Started,
+        *,
+        watch: ExitWatch,
+        identity: ProcessIdentity,
+        children: ChildRegistry,
+        settings: RpcSettings,
+        cgroups: Cgroup | None,
+    ) -> None:
+        self.worker_id = spec.worker_id
+        self.marker = spec.marker
+        self.identity = identity
+        self.last_rung: Rung | None = None
+        self.remains = SweepReport()
+        self._popen = started.popen
+        self._stdin, self._stdout, self._stderr = Pipe(started.stdin), Pipe(started.stdout), Pipe(started.stderr)
+        self._watch = watch
+        self._children = children
+        self._settings = settings
+        self._cgroups = cgroups
+        self._cgroup: Cgroup | None = None
+        self._tail = Tail()
+        self._log = LineLog(spec.log_path, settings.log_bytes) if spec.log_path else None
+        self._last_output = b""
+        self._hunt = Hunt(lambda marker: marker == spec.marker)
+        self._thread = trio.CapacityLimiter(1)
+        self._abort: Callable[[], Awaitable[object]] | None = None
+        self._stop_wanted = trio.Event()
+        self._patience = trio.CancelScope()
+        self._status: ExitStatus | None = None
+        self._exited = trio.Event()
+        self._buried = trio.Event()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.identity.pid
+
+    @property
+    def start_time(self) -> int:
+        """When the process was started, in clock ticks since boot."""
+        return self.identity.start_time
+
+    @property
+    def exit_status(self) -> ExitStatus | None:
+        """How the worker ended; None while it lives."""
+        return self._status
+
+    @property
+    def log_lines_dropped(self) -> int:
+        """Lines of stderr that the log file could not take."""
+        return self._log.dropped if self._log else 0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody has suspended the process (SIGSTOP): alive, and deaf to everything but SIGKILL."""
+        stat = read_stat(self.pid) if self._status is None else None
+        return stat is not None and stat.state in "Tt"
+
+    # --- Transport ----------------------------------------------------------------------------------------------------
+
+    async def receive(self) -> bytes:
+        """Wait for output. After the worker's end: what it had written before, then ``b""``."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        data = self.receive_nowait()
+        if data is not None:
+            await trio.lowlevel.cancel_shielded_checkpoint()  # others get their turn, and no output is lost
+            return data
+        while data is None:
+            await self._stdout.wait_readable()
+            data = self.receive_nowait()
+        return data
+
+    def receive_nowait(self) -> bytes | None:
+        """What lies ready, ``b""`` at the end of the stream, None when there is nothing now."""
+        if not self._stdout.is_closed:
+            return self._stdout.read_nowait()
+        data, self._last_output = self._last_output, b""
+        return data
+
+    def send_nowait(self, data: bytes | memoryview) -> int:
+        """Write as much as fits without waiting; the number of bytes taken. Raises WorkerExited on a closed pipe."""
+        try:
+            return self._stdin.write_nowait(data)
+        except BrokenPipeError as exc:
+            how = f"has {self._status}" if self._status else "no longer reads its input"
+            raise WorkerExited(
+                f"worker {self.worker_id} {how}", worker=self.worker_id, stderr_tail=self.stderr_tail()
+            ) from exc
+
+    async def wait_writable(self) -> None:
+        """Wait until ``send_nowait`` would take at least one byte, or would fail."""
+        await self._stdin.wait_writable()
+
+    async def wait_exit(self) -> ExitStatus:
+        """Wait for the worker's end; by then its last output can be received without waiting."""
+        await self._exited.wait()
+        return self._known_status()
+
+    def stderr_tail(self) -> str:
+        """The last text the worker wrote to stderr, at most 64 KiB."""
+        return self._tail.text()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def stop(self, *, abort: Callable[[], Awaitable[object]] | None = None, force: bool = False) -> ExitStatus:
+        """End the worker by the kill ladder; returns when nothing of it is left. All callers share one stop.
+
+        ``abort`` ends a running turn, if there is one; it may raise PoolError. ``force`` (also of a later caller) goes
+        to SIGKILL at once. A caller that is cancelled does not stop the stop.
+        """
+        if not self._stop_wanted.is_set():
+            self._abort = abort
+            self._stop_wanted.set()
+        if force:
+            self._patience.cancel()
+        await self._buried.wait()
+        return self._known_status()
+
+    async def supervise(self) -> None:
+        """Own the process until nothing of it is left. Run it once, in the nursery that the process belongs to."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._drain_stderr)
+                await self._enter_cgroup()
+                nursery.start_soon(self._climb_when_told)
+                await self._watch.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            await self._bury()
+
+    async def _drain_stderr(self) -> None:
+        while (data := self._stderr.read_nowait()) != b"":
+            if data is None:
+                await self._stderr.wait_readable()
+            else:
+                self._take_stderr(data)
+                await trio.lowlevel.checkpoint()
+
+    def _take_stderr(self, data: bytes) -> None:
+        self._tail.feed(data)
+        if self._log is not None:
+            self._log.feed(data)
+
+    async def _enter_cgroup(self) -> None:
+        """Put the process into a cgroup of its own; what it has forked by now is left to the marker."""
+        if self._cgroups is not None:
+            self._cgroup = await self._in_thread(self._make_cgroup, self._cgroups)
+
+    def _make_cgroup(self, cgroups: Cgroup) -> Cgroup | None:
+        cgroup = cgroups.for_worker(self.worker_id)
+        if cgroup is None or cgroup.add(self.pid):
+            return cgroup
+        cgroup.remove()
+        return None
+
+    async def _climb_when_told(self) -> None:
+        await self._stop_wanted.wait()
+        with self._patience:
+            await self._climb()
+        await self._note_descendants()
+        self._step(Rung.KILL, SIGKILL)
+
+    async def _climb(self) -> None:
+        """The polite rungs. Whoever sees the exit cancels this, so a rung is left as soon as it was enough."""
+        await self._note_descendants()
+        if not self.is_stopped:  # a suspended process neither hears an abort nor sees its stdin close
+            if self._abort is not None:
+                await self._try_abort(self._abort)
+            self._step(Rung.EOF)
+            self._stdin.close()
+            await trio.sleep(self._settings.eof_grace)
+            await self._note_descendants()
+        self._step(Rung.TERM, SIGTERM, SIGCONT)  # a suspended process acts on SIGTERM when it goes on
+        await trio.sleep(self._settings.term_grace)
+
+    async def _try_abort(self, abort: Callable[[], Awaitable[object]]) -> None:
+        self._step(Rung.ABORT)
+        with trio.move_on_after(self._settings.abort_grace):
+            try:
+                await abort()
+            except PoolError:
+                return  # a worker that cannot be asked to abort any more is on its way out already
+
+    def _step(self, rung: Rung, *signals: int) -> None:
+        self.last_rung = rung
+        for number in signals:
+            self._watch.signal(number)
+
+    async def _note_descendants(self) -> None:
+        await self._in_thread(self._hunt.note_descendants, self.pid)
+
+    async def _bury(self) -> None:
+        """Kill if need be, reap, tell everybody, then kill what is left; shielded, within ``_END_TIME``."""
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _END_TIME):
+                if not self._has_ended():
+                    await self._note_descendants()
+                    self._step(Rung.KILL, SIGKILL)
+                    await self._watch.wait()
+                self._finish()
+                self.remains = await self._in_thread(self._kill_remains)
+        finally:
+            self._finish()
+            self._buried.set()
+
+    def _has_ended(self) -> bool:
+        """Reaps, if there is something to reap: the one place where it happens."""
+        return self._popen.poll() is not None
+
+    def _finish(self) -> None:
+        """Reap, keep the last words, close everything, tell everybody; once."""
+        if self._exited.is_set():
+            return
+        code = self._popen.poll()
+        self._status = ExitStatus() if code is None else ExitStatus.from_returncode(code)
+        self._children.forget(self.pid)
+        self._last_output = self._stdout.read_rest()
+        self._take_stderr(self._stderr.read_rest())
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            pipe.close()
+        self._watch.close()
+        if self._log is not None:
+            self._log.close()
+        self._exited.set()
+
+    def _kill_remains(self) -> SweepReport:
+        """Everything that carries the marker, descends from the worker, or sits in its cgroup (runs in a thread)."""
+        deadline = time.monotonic() + _SWEEP_TIME
+        if self._cgroup is not None:
+            self._cgroup.kill()
+        report = self._hunt.kill_all(deadline)
+        if self._cgroup is not None:
+            self._cgroup.wait_empty(deadline)
+            self._cgroup.remove()
+        return report
+
+    def _known_status(self) -> ExitStatus:
+        return self._status or ExitStatus()
+
+    async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
+        """Looking through /proc and cgroup files blocks; a thread of our own never waits behind other people's."""
+        return await trio.to_thread.run_sync(work, *args, limiter=self._thread)
+
+
+def _undo(started: Started) -> None:
+    """A process that cannot be supervised must not exist."""
+    started.popen.kill()
+    started.popen.wait()
+    for fd in (started.stdin, started.stdout, started.stderr):
+        Pipe(fd).close()

@@ -1,0 +1,155 @@
+"""What /proc tells about processes: identity, parents, marker. Standard library only: the guard process imports it.
+
+A pid alone names nobody: it is given again once its process is reaped. Here a process is a pid *and* its start time
+(and, across reboots, the boot id). Every reader returns None or an empty collection for a process that is gone, may
+not be read, or on a platform without /proc.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+__all__ = [
+    "MARKER_VARIABLE",
+    "ProcessIdentity",
+    "ProcessStat",
+    "all_pids",
+    "boot_id",
+    "children_of",
+    "descendants_of",
+    "identify",
+    "marker_of",
+    "parse_marker",
+    "parse_stat",
+    "read_stat",
+]
+
+MARKER_VARIABLE = "POOL_WORKER_ID"
+"""The environment variable that every worker is given and every descendant inherits; ``<instance>:<worker id>``."""
+
+_READ_SIZE = 64 * 1024
+_LARGEST_ENVIRONMENT = 8 * 1024 * 1024  # the kernel allows arguments and environment together 6 MiB
+
+
+class ProcessStat(NamedTuple):
+    """What matters of /proc/PID/stat; ``start_time`` in clock ticks since boot, ``state`` a letter (Z, T, R, S...)."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    start_time: int
+
+
+class ProcessIdentity(NamedTuple):
+    """One process, for ever: no other one will ever have the same pid, start time and boot id.
+
+    ``start_time`` is in clock ticks since boot, 0 where the platform does not tell. ``marker`` is what the process
+    carries in ``POOL_WORKER_ID``, empty for a child that is no worker.
+    """
+
+    pid: int
+    start_time: int
+    boot_id: str
+    marker: str = ""
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """State, parent, session and start time of a process; also of a zombie."""
+    raw = _read(f"/proc/{pid}/stat")
+    return parse_stat(raw) if raw else None
+
+
+def parse_stat(raw: bytes) -> ProcessStat | None:
+    """Read the text of /proc/PID/stat; the command name in it may contain blanks, brackets and line feeds."""
+    pid, _, rest = raw.partition(b" (")
+    fields = rest[rest.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    return ProcessStat(int(pid), fields[0].decode("ascii"), int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def marker_of(pid: int) -> str | None:
+    """The marker in the environment that the process was started with; None for a zombie, which has none any more."""
+    return parse_marker(_read(f"/proc/{pid}/environ"))
+
+
+def parse_marker(environment: bytes) -> str | None:
+    """Find the marker in NUL-separated ``NAME=value`` pairs."""
+    name = MARKER_VARIABLE.encode() + b"="
+    if not environment.startswith(name):
+        name = b"\0" + name
+    _, found, rest = environment.partition(name)
+    return rest.partition(b"\0")[0].decode("utf-8", "surrogateescape") if found else None
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is; empty where the platform does not tell."""
+    return _read("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
+
+
+def identify(pid: int, marker: str = "") -> ProcessIdentity:
+    """The identity of a child of ours that is not reaped yet (so that its pid cannot have changed hands)."""
+    stat = read_stat(pid)
+    return ProcessIdentity(pid, stat.start_time if stat else 0, boot_id(), marker)
+
+
+def all_pids() -> list[int]:
+    """Every process that can be seen, zombies included."""
+    return [int(name) for name in _names("/proc") if name.isdigit()]
+
+
+def children_of(pid: int) -> set[int]:
+    """Direct children, those of every thread: the kernel keeps one list per thread that forked."""
+    children: set[int] = set()
+    readable = False
+    for task in _names(f"/proc/{pid}/task"):
+        try:
+            children.update(map(int, _read_file(f"/proc/{pid}/task/{task}/children").split()))
+            readable = True
+        except OSError:
+            continue  # that thread has ended; its children belong to another thread by now
+    if readable or read_stat(pid) is None:
+        return children
+    return {stat.pid for stat in map(read_stat, all_pids()) if stat and stat.parent == pid}
+
+
+def descendants_of(roots: Iterable[int]) -> Iterator[ProcessStat]:
+    """All living children, grandchildren and so on of ``roots``, parents before children, the roots left out."""
+    waiting = list(roots)
+    seen = set(waiting)
+    while waiting:
+        parent = waiting.pop()
+        for child in children_of(parent) - seen:
+            seen.add(child)
+            stat = read_stat(child)
+            if stat is not None and stat.parent == parent:  # else it died meanwhile and its pid is another's
+                waiting.append(child)
+                yield stat
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208  # a Path object per process would double the cost of a scan
+    except OSError:
+        return []  # the process is gone, or there is no /proc
+
+
+def _read(path: str) -> bytes:
+    try:
+        return _read_file(path)
+    except OSError:
+        return b""  # gone, or another user's: either way nothing that can be told about it
+
+
+def _read_file(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        chunks = []
+        size = 0
+        while size < _LARGEST_ENVIRONMENT and (chunk := os.read(fd, _READ_SIZE)):
+            chunks.append(chunk)
+            size += len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)

@@ -1,0 +1,103 @@
+"""What a worker writes to stderr: its tail in memory for errors, whole lines to a rotated file for people.
+
+A full disk drops lines and counts them; it never stops a worker.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["LineLog", "Tail"]
+
+TAIL_BYTES = 64 * 1024
+_LONGEST_LINE = 64 * 1024
+
+Writer = Callable[[int, bytes], int]
+
+
+class Tail:
+    """The last ``limit`` bytes of a stream."""
+
+    def __init__(self, limit: int = TAIL_BYTES) -> None:
+        self._limit = limit
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece of the stream."""
+        self._data += data
+        if len(self._data) > 2 * self._limit:
+            del self._data[: -self._limit]
+
+    def text(self) -> str:
+        """The tail as text; bytes that are no UTF-8 (such as a first character cut in half) are replaced."""
+        return self._data[-self._limit :].decode("utf-8", "replace")
+
+
+class LineLog:
+    """Appends whole lines to a file of at most ``limit`` bytes; the file before it is kept as ``NAME.1``.
+
+    A line longer than 64 KiB is written in pieces. ``dropped`` counts lines that could not be written; each block of
+    lines tries afresh, so that the log goes on once there is room again.
+    """
+
+    def __init__(self, path: Path, limit: int, write: Writer = os.write) -> None:
+        self._path = path
+        self._limit = limit
+        self._write = write
+        self._fd: int | None = None
+        self._size = 0
+        self._partial = b""
+        self._is_torn = False
+        self.dropped = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece of the stream; writes the lines that are complete."""
+        self._partial += data
+        end = self._partial.rfind(b"\n") + 1
+        if end == 0 and len(self._partial) >= _LONGEST_LINE:
+            self._append(self._partial + b"\n")
+            self._partial = b""
+        elif end:
+            self._append(self._partial[:end])
+            self._partial = self._partial[end:]
+
+    def close(self) -> None:
+        """Write what is left of an unfinished last line, and close the file."""
+        if self._partial:
+            self._append(self._partial + b"\n")
+            self._partial = b""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _append(self, lines: bytes) -> None:
+        written = 0
+        if self._is_torn:  # the disk became full in the middle of a line
+            lines = b"\n" + lines
+        try:
+            fd = self._room_for(len(lines))
+            while written < len(lines):
+                taken = self._write(fd, lines[written:])
+                written += taken
+                self._size += taken
+        except OSError:
+            self.dropped += lines.count(b"\n", max(written, self._is_torn))
+        if written:
+            self._is_torn = lines[written - 1] != ord("\n")
+
+    def _room_for(self, count: int) -> int:
+        """The file to write to; one that would grow over the limit makes room first."""
+        if self._fd is None:
+            self._fd = self._open()
+            self._size = os.fstat(self._fd).st_size
+        if self._size and self._size + count > self._limit:
+            os.close(self._fd)
+            self._fd = None
+            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._fd = self._open()
+            self._size = 0
+        return self._fd
+
+    def _open(self) -> int:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,113 @@
+"""What the process tests share: small children, and looking at processes from outside."""
+
+import os
+import secrets
+import select
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from rpc.cgroup import Cgroup
+from rpc.children import ChildRegistry
+from rpc.process import WorkerProcess
+from rpc.procfs import read_stat
+from rpc.settings import RpcSettings
+from rpc.spawn import WorkerSpec, worker_environment
+
+LIMIT = 20  # seconds that no wait of these tests comes near
+
+# A worker's tool that leaves no trace of descent: two forks, a session of its own, all pipes kept. Prints its pid.
+DOUBLE_FORK = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(1, b"%d\\n" % os.getpid())
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+"""
+
+
+def spec_of(
+    code: str, *, instance: str = "", env: Sequence[tuple[str, str]] = (), log_path: Path | None = None
+) -> WorkerSpec:
+    """A Python one-liner as worker ``w1`` of an instance of its own."""
+    marker = f"{instance or secrets.token_hex(8)}:w1"
+    environment = worker_environment(RpcSettings(), os.environ, env, marker)
+    return WorkerSpec(
+        worker_id="w1",
+        marker=marker,
+        argv=(sys.executable, "-I", "-S", "-c", code),
+        env=tuple(environment.items()),
+        cwd="/",
+        log_path=log_path,
+    )
+
+
+@asynccontextmanager
+async def running(
+    spec: WorkerSpec,
+    *,
+    children: ChildRegistry | None = None,
+    settings: RpcSettings | None = None,
+    cgroups: Cgroup | None = None,
+) -> AsyncIterator[WorkerProcess]:
+    """A supervised worker; killed at the end of the block, if it still lives."""
+    with trio.fail_after(LIMIT):
+        async with trio.open_nursery() as nursery:
+            process = WorkerProcess.spawn(
+                spec, ChildRegistry() if children is None else children, settings or RpcSettings(), cgroups=cgroups
+            )
+            nursery.start_soon(process.supervise)
+            yield process
+            nursery.cancel_scope.cancel()
+
+
+async def read_line(process: WorkerProcess) -> str:
+    """The next output of a worker that prints one short line at a time."""
+    return (await process.receive()).decode().strip()
+
+
+async def read_all(process: WorkerProcess) -> bytes:
+    """A worker's output to its end."""
+    chunks = []
+    while data := await process.receive():
+        chunks.append(data)
+    return b"".join(chunks)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, other than as a zombie."""
+    stat = read_stat(pid)
+    return stat is not None and stat.state not in "ZX"
+
+
+def wait_dead(pids: Sequence[int], seconds: float) -> list[int]:
+    """Wait for the end of processes that are no children of ours; those that still live after ``seconds``."""
+    alive = []
+    for pid in pids:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        if not poll.poll(seconds * 1000):
+            alive.append(pid)
+        os.close(fd)
+    return alive
+
+
+def open_fds() -> set[str]:
+    """Our own file descriptors with what they refer to."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{entry.name} {entry.readlink()}")
+        except FileNotFoundError:
+            continue  # the descriptor of this very listing
+    return found
