@@ -22,6 +22,8 @@ class Step(NamedTuple):
     ``contaminated``: lines that were no message of the dialect, each cut to 512 bytes.
     ``contaminated_run``: how many such lines in a row stood at the end of the block (the client adds up runs that
     cross blocks; ``clean_start`` is False when the block began with contamination, that is, the run may continue).
+    ``leading_run`` and ``longest_run``: the same at the start of the block and anywhere in it, where the dialect knows
+    (``wire.framing.DecodedBlock`` does), so that the limit on runs does not depend on how the stream was cut.
     """
 
     messages: list[Message]
@@ -29,6 +31,8 @@ class Step(NamedTuple):
     contaminated: list[bytes]
     contaminated_run: int = 0
     clean_start: bool = True
+    leading_run: int = 0
+    longest_run: int = 0
 
 
 NOTHING = Step([], [], [])

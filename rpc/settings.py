@@ -20,6 +20,8 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Bytes that may wait for a worker that does not read its stdin; more wait in the caller."""
     subscriber_events: int = 65_536
     """Events that may wait for one subscriber before its worker's output is no longer read."""
+    subscriber_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    """The same limit in bytes of worker output."""
     ui_timeout: Seconds = Seconds(60)
     """A dialog of an extension that nobody answers is answered ``cancelled`` after this."""
     abort_grace: Seconds = Seconds(1)
@@ -30,8 +32,10 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Third rung: how long it may take after SIGTERM; then SIGKILL."""
     log_bytes: ByteCount = ByteCount(1024 * 1024)
     """A worker's stderr log file is rotated at this size; two files are kept."""
-    env_passthrough: list[str] = [
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR"),
-        *("LANG", "LC_ALL", "LC_CTYPE", "TZ"),
-    ]
+    env_passthrough: list[str] = msgspec.field(
+        default_factory=lambda: [
+            *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR"),
+            *("LANG", "LC_ALL", "LC_CTYPE", "TZ"),
+        ]
+    )
     """Names of the supervisor's environment variables that workers inherit."""

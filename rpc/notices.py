@@ -1,0 +1,52 @@
+"""What the client itself learns from a worker's events: ready, background processes, questions to a person."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from errors import ProtocolViolation
+from rpc.questions import QUESTION_EVENTS, OpenQuestions
+from wire.messages import PROTOCOL_VERSION, Background, Message, Ready
+
+__all__ = ["NOTICED_EVENTS", "Notices"]
+
+NOTICED_EVENTS = QUESTION_EVENTS | {"ready", "background"}
+
+
+class Notices:
+    """Takes ``NOTICED_EVENTS``.
+
+    Attributes:
+        ready: the first ``ready`` of the worker; None before.
+        background: how many processes the worker runs in the background, as it last said.
+        on_ready: called when it becomes ready.
+        on_background: called with every change of ``background``.
+    """
+
+    def __init__(self, on_ready: Callable[[], None]) -> None:
+        self.ready: Ready | None = None
+        self.background = 0
+        self.on_ready = on_ready
+        self.on_background: Callable[[int], None] | None = None
+        self.questions = OpenQuestions()
+
+    def note(self, event: Message) -> None:
+        """Take one event. Raises ProtocolViolation for a ``ready`` of another protocol, MsgspecError for bad data."""
+        match event.event:
+            case "ready":
+                self._become_ready(msgspec.json.decode(event.data, type=Ready))
+            case "background":
+                self.background = max(0, msgspec.json.decode(event.data, type=Background).running)
+                if self.on_background is not None:
+                    self.on_background(self.background)
+            case _:
+                self.questions.note(event)
+
+    def _become_ready(self, ready: Ready) -> None:
+        if ready.protocol != PROTOCOL_VERSION:
+            raise ProtocolViolation(
+                f"it speaks protocol {ready.protocol}, this supervisor {PROTOCOL_VERSION}; update the older of the two"
+            )
+        if self.ready is None:
+            self.ready = ready
+            self.on_ready()

@@ -1,0 +1,178 @@
+"""Events for those who listen: each subscriber gets every event in order, and a full one holds its worker back."""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+import trio
+
+from errors import PoolError, UsageError
+from wire.messages import Message
+
+__all__ = ["Batches", "Broadcast", "Subscription"]
+
+
+class Subscription:
+    """One listener's bounded buffer: ``async for event in subscription``, or in ``subscription.batches()``.
+
+    It ends cleanly once the worker is gone and the buffer is read; ``ended`` then says why. While the buffer is full
+    the worker's output is not read, so that answers cannot arrive either: read it or close it, and do not await a
+    request from the only task that reads it. ``close`` (or leaving the ``with`` block) drops the buffer.
+    """
+
+    def __init__(self, *, max_events: int, max_bytes: int, on_room: Callable[[], None]) -> None:
+        if max_events < 1:
+            raise UsageError(f"max_events is {max_events}; a subscriber needs room for at least one event")
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._on_room = on_room
+        self._queue: deque[tuple[list[Message], int]] = deque()
+        self._current: Iterator[Message] = iter(())
+        self._events = 0
+        self._bytes = 0
+        self._news = trio.lowlevel.ParkingLot()
+        self.is_finished = False
+        self.ended: PoolError | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the worker has to wait for this subscriber."""
+        return self._events >= self._max_events or self._bytes >= self._max_bytes
+
+    def push(self, events: list[Message], size: int) -> None:
+        """Take a batch that stands for ``size`` bytes of output; the client's side."""
+        if self.is_finished:
+            return
+        self._queue.append((events, size))
+        self._events += len(events)
+        self._bytes += size
+        self._news.unpark()
+
+    def finish(self, error: PoolError | None = None) -> None:
+        """There will be no more events; those in the buffer can still be read."""
+        self.ended = self.ended or error
+        self.is_finished = True
+        self._news.unpark_all()
+        self._on_room()
+
+    def close(self) -> None:
+        """Stop listening and forget what is buffered; readers see the end."""
+        self._queue.clear()
+        self._current = iter(())
+        self._events = self._bytes = 0
+        self.finish()
+
+    async def take(self) -> list[Message] | None:
+        """The next batch, never empty; None at the end."""
+        rest = list(self._current)
+        if rest:
+            await trio.lowlevel.checkpoint()
+            return rest
+        return await self._take_queued()
+
+    async def _take_queued(self) -> list[Message] | None:
+        if self._queue or self.is_finished:
+            await trio.lowlevel.checkpoint()
+        while not self._queue:
+            if self.is_finished:
+                return None
+            await self._news.park()
+        was_full = self.is_full
+        events, size = self._queue.popleft()
+        self._events -= len(events)
+        self._bytes -= size
+        if was_full and not self.is_full:
+            self._on_room()
+        return events
+
+    def batches(self) -> "Batches":
+        """Iterate over lists of events, as they arrived together."""
+        return Batches(self.take)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return next(self._current)  # no checkpoint per event: one per batch keeps the loop fair
+        except StopIteration:
+            pass
+        events = await self._take_queued()
+        if events is None:
+            raise StopAsyncIteration
+        self._current = iter(events)
+        return next(self._current)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Batches:
+    """An async iterator over what ``take`` gives until it gives None."""
+
+    def __init__(self, take: Callable[[], Awaitable[list[Message] | None]]) -> None:
+        self._take = take
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[Message]:
+        events = await self._take()
+        if events is None:
+            raise StopAsyncIteration
+        return events
+
+
+class Broadcast:
+    """All subscriptions of one worker: every batch goes to each of them as one list of its own."""
+
+    def __init__(self, *, max_events: int, max_bytes: int) -> None:
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._subscriptions: list[Subscription] = []
+        self._room = trio.lowlevel.ParkingLot()
+        self._finished_with: PoolError | None = None
+
+    def subscribe(self, max_events: int | None = None) -> Subscription:
+        """A new listener, from the next event on; ended at once when the worker is gone."""
+        subscription = Subscription(
+            max_events=self._max_events if max_events is None else max_events,
+            max_bytes=self._max_bytes,
+            on_room=self._tidy,
+        )
+        if self._finished_with is None:
+            self._subscriptions.append(subscription)
+        else:
+            subscription.finish(self._finished_with)
+        return subscription
+
+    @property
+    def is_full(self) -> bool:
+        """Whether some subscriber has no room."""
+        return any(subscription.is_full for subscription in self._subscriptions)
+
+    def publish(self, events: list[Message], size: int) -> None:
+        """Hand a batch to every subscriber; bounds are kept by reading no more while ``is_full``."""
+        for index, subscription in enumerate(self._subscriptions):
+            subscription.push(events.copy() if index else events, size)
+
+    async def wait_room(self) -> None:
+        """Wait until every subscriber has room again or has left."""
+        while self.is_full:
+            await self._room.park()
+
+    def finish(self, error: PoolError) -> None:
+        """The worker is gone."""
+        self._finished_with = error
+        for subscription in list(self._subscriptions):
+            subscription.finish(error)
+
+    def _tidy(self) -> None:
+        self._subscriptions = [subscription for subscription in self._subscriptions if not subscription.is_finished]
+        self._room.unpark_all()

@@ -1,0 +1,165 @@
+"""One turn: a prompt, its events while it runs, and its end, which comes exactly once."""
+
+import math
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from errors import PoolError, RequestTimeout, UsageError
+from rpc.client import RpcClient
+from rpc.exchange import Exchange
+from rpc.subscription import Batches, Subscription
+from wire.messages import Message, PromptParams, PromptResult
+
+__all__ = ["Turn", "open_turn"]
+
+
+def open_turn(client: RpcClient, params: PromptParams | dict[str, Any], *, timeout: float | None = None) -> "Turn":
+    """Run one prompt: enter what this returns with ``async with`` and iterate over it for the events.
+
+    Args:
+        client: of a worker that is ready.
+        params: of the native method ``prompt``.
+        timeout: seconds for the whole turn; then it is aborted and fails with RequestTimeout. None for no limit.
+    """
+    return Turn(client, params, timeout=timeout)
+
+
+class Turn:
+    """What ``open_turn`` gives; used as an async context manager, once.
+
+    Iterating it (or ``batches()``) gives the events between the prompt and its answer. The end of the events is the
+    turn's end: ``result`` is there, or the iteration raises what went wrong (WorkerRefused, WorkerExited,
+    RequestTimeout, ProtocolViolation). Leaving the block earlier aborts the run and waits for its end, at most
+    ``abort_grace``, so that the worker is not left busy; ``client.is_running`` tells whether that was enough. An error
+    of the turn that the block did not come to see is raised on leaving it.
+
+    The block's own task reads the events: while it does not, and the buffer is full, no answer can arrive. A request
+    from inside the block therefore belongs between two reads or into another task.
+    """
+
+    def __init__(self, client: RpcClient, params: PromptParams | dict[str, Any], *, timeout: float | None) -> None:
+        self._client = client
+        self._params = params
+        self._timeout = timeout
+        self._events: Subscription | None = None
+        self._exchange: Exchange | None = None
+        self._result: PromptResult | None = None
+        self._failure: PoolError | None = None
+        self._failure_was_seen = False
+        self._abort_sent = False
+
+    async def __aenter__(self) -> Self:
+        if self._exchange is not None:
+            raise UsageError("a turn can be entered only once")
+        deadline = math.inf if self._timeout is None else trio.current_time() + self._timeout
+        await self._client.wait_room("prompt", deadline)
+        events = self._client.subscribe()
+        try:
+            self._exchange = self._client.submit(
+                "prompt", self._params, deadline=deadline, on_settled=events.finish, on_deadline=self._time_is_over
+            )
+        except BaseException:
+            events.close()
+            raise
+        self._events = events
+        if self._exchange.is_settled:
+            events.finish()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened().close()
+        await self._leave()
+        if error is None and not self._failure_was_seen:
+            self._raise_failure()
+
+    async def take(self) -> list[Message] | None:
+        """The next batch of events; None at the turn's good end. Raises what the turn failed with."""
+        batch = await self._opened().take()
+        if batch is None:
+            self._raise_failure()
+        return batch
+
+    def batches(self) -> Batches:
+        """Iterate over lists of events, as they arrived together."""
+        return Batches(self.take)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self._opened().__anext__()
+        except StopAsyncIteration:
+            self._raise_failure()
+            raise
+
+    async def wait(self) -> PromptResult:
+        """Run to the end without looking at the events."""
+        while await self.take() is not None:
+            pass
+        return self.result
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the worker has answered, or never will."""
+        return self._exchange is not None and (self._exchange.is_settled or self._failure is not None)
+
+    @property
+    def result(self) -> PromptResult:
+        """How the turn ended. Raises what it failed with, UsageError while it runs."""
+        self._raise_failure()
+        if self._result is None:
+            raise UsageError("the turn has not ended; read its events to their end, or use wait()")
+        return self._result
+
+    def _opened(self) -> Subscription:
+        if self._events is None:
+            raise UsageError("use a turn as `async with open_turn(...) as turn`")
+        return self._events
+
+    def _raise_failure(self) -> None:
+        self._learn_end()
+        if self._failure is not None:
+            self._failure_was_seen = True
+            raise self._failure
+
+    def _learn_end(self) -> None:
+        if self._exchange is None or not self._exchange.is_answered or self._result or self._failure:
+            return
+        try:
+            self._result = self._client.decode_as(PromptResult, "prompt", self._exchange.result())
+        except PoolError as exc:
+            self._failure = exc
+
+    def _time_is_over(self) -> None:
+        """At the deadline, wherever the block is: stop the run, and let the events come to their end."""
+        self._failure = RequestTimeout(
+            f"{self._client.name} did not end the turn within {self._timeout:g} s",
+            worker=self._client.name,
+            method="prompt",
+            sent=self._exchange is None or self._exchange.sent,
+        )
+        self._opened().finish()
+        self._abort()
+
+    async def _leave(self) -> None:
+        exchange = self._exchange
+        if exchange is None or exchange.is_settled:
+            return
+        with trio.move_on_after(self._client.settings.abort_grace, shield=True):
+            self._abort()
+            with suppress(PoolError):  # how an abandoned run ends is nobody's concern any more
+                await exchange.wait()
+        self._client.abandon(exchange)
+
+    def _abort(self) -> None:
+        if not self._abort_sent:
+            self._abort_sent = True
+            deadline = trio.current_time() + self._client.settings.abort_grace
+            with suppress(PoolError):  # the worker is gone: the exchange says so
+                self._client.submit("abort", deadline=deadline)
