@@ -1,0 +1,62 @@
+"""``python -m benchmarks [NAME ...]``: run every ``bench_*.py`` (or those named), print a table, keep the figures."""
+
+import argparse
+import importlib
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+import benchmarks
+from benchmarks.harness import Result, show, write_json
+
+_LIMIT = 120  # seconds for one module, installations of what it needs not included
+
+
+def main() -> int:
+    """Exit status 0 if all benchmarks ran; with ``--strict`` only if all bars were met too."""
+    arguments = _arguments()
+    if arguments.child:
+        results = importlib.import_module(f"benchmarks.{arguments.child}").run()
+        sys.stdout.buffer.write(msgspec.json.encode(results))
+        return 0
+    console = Console()
+    results, broken = [], 0
+    for name in _chosen(arguments.names):
+        try:
+            results += _run_alone(name)
+        except (subprocess.SubprocessError, msgspec.MsgspecError) as exc:
+            broken += 1
+            console.print(f"{name}: {exc}", style="red")
+    show(results, console)
+    write_json(results, arguments.json)
+    missed = [found.name for found in results if found.met is False]
+    return 1 if broken or (arguments.strict and missed) else 0
+
+
+def _run_alone(name: str) -> list[Result]:
+    """In a process of its own, so that memory and garbage of one benchmark do not weigh on the next."""
+    command = [sys.executable, "-P", "-m", "benchmarks", "--child", name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_LIMIT, check=True)
+    return msgspec.json.decode(done.stdout, type=list[Result])
+
+
+def _chosen(names: list[str]) -> list[str]:
+    found = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    return [name for name in found if name.startswith("bench_") and (not names or name.removeprefix("bench_") in names)]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="modules without their bench_ prefix")
+    parser.add_argument("--json", type=Path, default=Path("artefacts/bench.json"), help="where to keep the figures")
+    parser.add_argument("--strict", action="store_true", help="fail when a bar is missed")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""One worker's wire: a warm round trip, events per second, and what one very long line costs."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import trio
+
+from benchmarks import echo_worker
+from benchmarks.harness import Result, best_of, median, percentile, result
+from errors import PoolError
+from rpc.children import ChildRegistry
+from rpc.client import RpcClient
+from rpc.native import NativeDialect
+from rpc.process import WorkerProcess
+from rpc.settings import RpcSettings
+from rpc.spawn import WorkerSpec
+from wire.framing import LineFramer, decode_block
+from wire.messages import Message
+
+_PIECES = 400_000
+_ROUNDS = 20
+_TRIPS = 200
+_ECHO = (sys.executable, "-P", str(Path(echo_worker.__file__)))
+_SETTINGS = RpcSettings()
+
+
+def run() -> list[Result]:
+    return [*_round_trips(), *_streams(), *_long_lines()]
+
+
+@asynccontextmanager
+async def _client_of(*argv: str) -> AsyncIterator[RpcClient]:
+    spec = WorkerSpec(worker_id="bench", marker="bench:1", argv=argv, env=tuple(os.environ.items()), cwd="/")
+    async with trio.open_nursery() as nursery:
+        process = WorkerProcess.spawn(spec, ChildRegistry(), _SETTINGS)
+        nursery.start_soon(process.supervise)
+        client = RpcClient(process, NativeDialect(), _SETTINGS, name="bench")
+        await nursery.start(client.run)
+        yield client
+        nursery.cancel_scope.cancel()
+
+
+# --- round trips ------------------------------------------------------------------------------------------------------
+
+
+def _round_trips() -> list[Result]:
+    cpus = sorted(os.sched_getaffinity(0))
+    free = _measure_round_trips()
+    os.sched_setaffinity(0, cpus[:1])  # the workers inherit it
+    try:
+        pinned = _measure_round_trips()
+    finally:
+        os.sched_setaffinity(0, cpus)
+    (base, ours), (pinned_base, pinned_ours) = free, pinned
+    name = "us blocking ping-pong"
+    return [
+        result(
+            "warm round trip, p50", median(ours), "us", baseline=median(base), baseline_name=name, ratio_at_most=2.0
+        ),
+        result(
+            "warm round trip, p99",
+            percentile(ours, 0.99),
+            "us",
+            baseline=percentile(base, 0.99),
+            baseline_name=name,
+        ),
+        result(
+            "one CPU: p50 above the ping-pong's",
+            median(pinned_ours) - median(pinned_base),
+            "us",
+            baseline=median(pinned_base),
+            baseline_name=name,
+            at_most=60.0,
+        ),
+    ]
+
+
+def _measure_round_trips() -> tuple[list[float], list[float]]:
+    """Microseconds of the blocking baseline and of the client, each with a worker of its own."""
+    with subprocess.Popen(_ECHO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as plain:
+        assert plain.stdin is not None
+        assert plain.stdout is not None
+        os.read(plain.stdout.fileno(), 65536)
+        samples = trio.run(_take_turns, plain.stdin.fileno(), plain.stdout.fileno())
+        plain.stdin.close()
+    return samples
+
+
+async def _take_turns(stdin: int, stdout: int) -> tuple[list[float], list[float]]:
+    """In turns, so that both see the same machine."""
+    base: list[float] = []
+    ours: list[float] = []
+    async with _client_of(*_ECHO) as client:
+        await client.wait_ready(10)
+        for _ in range(_ROUNDS):
+            base += _ping_pong(stdin, stdout)
+            ours += await _requests(client)
+    return base[_TRIPS:], ours[_TRIPS:]
+
+
+def _ping_pong(stdin: int, stdout: int) -> list[float]:
+    times = []
+    for number in range(_TRIPS):
+        begin = time.perf_counter()
+        os.write(stdin, b'{"id":"%d","method":"ping","params":{}}\n' % number)
+        os.read(stdout, 65536)
+        times.append((time.perf_counter() - begin) * 1e6)
+    return times
+
+
+async def _requests(client: RpcClient) -> list[float]:
+    times = []
+    for _ in range(_TRIPS):
+        begin = time.perf_counter()
+        await client.request("ping")
+        times.append((time.perf_counter() - begin) * 1e6)
+    return times
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def _streams() -> list[Result]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pieces.jsonl")
+        path.write_bytes(b"".join(map(_piece, range(_PIECES))))
+        cat = _PIECES / best_of(3, lambda: _read_cat(path))
+        loads = _PIECES / best_of(1, lambda: _load_lines(path))
+        batches = _PIECES / best_of(3, lambda: trio.run(_consume, path, _in_batches))
+        singly = _PIECES / best_of(3, lambda: trio.run(_consume, path, _one_by_one))
+    return [
+        result(
+            "events, in batches",
+            batches,
+            "/s",
+            baseline=cat,
+            baseline_name="/s cat, unread",
+            at_least=1_800_000,
+        ),
+        result("events, one by one", singly, "/s", baseline=cat, baseline_name="/s cat, unread", at_least=500_000),
+        result("events, in batches", batches, "/s", baseline=loads, baseline_name="/s json.loads a line"),
+    ]
+
+
+def _piece(number: int) -> bytes:
+    return b'{"event":"assistant_message","data":{"partial":"word ","run_id":"r1","seq":%d}}\n' % number
+
+
+def _read_cat(path: Path) -> float:
+    begin = time.perf_counter()
+    with subprocess.Popen(["/bin/cat", str(path)], stdout=subprocess.PIPE, bufsize=0) as child:
+        assert child.stdout is not None
+        while os.read(child.stdout.fileno(), 65536):
+            pass
+    return time.perf_counter() - begin
+
+
+def _load_lines(path: Path) -> float:
+    begin = time.perf_counter()
+    with subprocess.Popen(["/bin/cat", str(path)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            json.loads(line)
+    return time.perf_counter() - begin
+
+
+async def _consume(path: Path, count: Callable[[RpcClient], Awaitable[int]]) -> float:
+    begin = time.perf_counter()
+    async with _client_of("/bin/cat", str(path)) as client:
+        seen = await count(client)
+        took = time.perf_counter() - begin
+        ended: PoolError = await client.wait_ended()
+    if seen != _PIECES:
+        raise AssertionError(f"{seen} of {_PIECES} events arrived; {ended}")
+    return took
+
+
+async def _in_batches(client: RpcClient) -> int:
+    seen = 0
+    with client.subscribe() as events:
+        async for batch in events.batches():
+            seen += len(batch)
+    return seen
+
+
+async def _one_by_one(client: RpcClient) -> int:
+    seen = 0
+    with client.subscribe() as events:
+        async for _ in events:
+            seen += 1
+    return seen
+
+
+# --- one very long line -----------------------------------------------------------------------------------------------
+
+
+def _long_lines() -> list[Result]:
+    small, large = best_of(5, lambda: _frame(1 << 20)), best_of(5, lambda: _frame(16 << 20))
+    return [
+        result(
+            "a line of 16 MiB, per MiB",
+            large / 16 * 1e3,
+            "ms",
+            baseline=small * 1e3,
+            baseline_name="ms a line of 1 MiB",
+            ratio_at_most=3.0,
+        ),
+        result("copies of a line of 16 MiB at the peak", _copies(16 << 20), "copies", at_most=3.0),
+    ]
+
+
+def _chunks(size: int) -> list[bytes]:
+    line = b'{"event":"x","data":"' + b"\xc3\xa4" * (size // 2) + b'"}\n'
+    return [line[start : start + 65536] for start in range(0, len(line), 65536)]
+
+
+def _frame(size: int) -> float:
+    chunks, decoder = _chunks(size), msgspec.json.Decoder(Message)
+    begin = time.perf_counter()
+    framer = LineFramer()
+    for chunk in chunks:
+        block = framer.feed_block(chunk)
+        if block:
+            assert len(decode_block(block, decoder).messages) == 1
+    return time.perf_counter() - begin
+
+
+def _copies(size: int) -> float:
+    tracemalloc.start()
+    chunks = _chunks(size)
+    framer, decoder = LineFramer(), msgspec.json.Decoder(Message)
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    for chunk in chunks:
+        block = framer.feed_block(chunk)
+        if block:
+            assert len(decode_block(block, decoder).messages) == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return (peak - before) / size
