@@ -1,0 +1,211 @@
+"""The settings file: where it is found, what it may say, and how it is refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from errors import UsageError
+from settings import Problem, Settings, SettingsError, _lines_of_keys, check_settings, find_settings_file, load_settings
+
+SAMPLES = Path(__file__).parent.parent / "fixtures" / "settings"
+BAD = sorted((SAMPLES / "bad").glob("*.toml"))
+GOOD = sorted((SAMPLES / "good").glob("*.toml"))
+
+
+# --- what a file says -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_a_bad_file_is_refused_with_key_line_and_what_to_do(path: Path) -> None:
+    expected = path.read_text().splitlines()[0].removeprefix("# expect: ")
+    with pytest.raises(SettingsError) as refusal:
+        load_settings(path)
+    assert f"{path}:{expected}" in str(refusal.value)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_a_good_file_is_accepted(path: Path) -> None:
+    assert isinstance(load_settings(path), Settings)
+
+
+def test_the_samples_are_there() -> None:
+    assert len(BAD) >= 15
+    assert len(GOOD) >= 3
+
+
+def test_every_room_gets_its_own_values() -> None:
+    settings = load_settings(SAMPLES / "good" / "full.toml")
+    assert (settings.pool.min, settings.pool.max, settings.pool.reserve) == (2, 16, 2)
+    assert settings.pool.idle_timeout == 300.0
+    assert settings.pool.max_rss == 800 * 1024 * 1024
+    assert settings.rpc.max_line_bytes == 16 * 1024 * 1024
+    assert settings.gateway.run_timeout == 1200.0
+    assert settings.agents["pi"].dialect == "pi"
+    assert settings.role_names() == ["default", "reviewer", "writer"]
+    assert settings.skills.base == ["~/skills/writing", "~/skills/review"]
+    assert [entry.count for entry in settings.pool.prewarm] == [2, 1]
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "pool.toml"
+    path.write_text('[pool]\nmx = 1\nmin = "one"\n\n[rpc]\nui_timeout = "soon"\n')
+    with pytest.raises(SettingsError) as refusal:
+        load_settings(path)
+    assert [problem.path for problem in refusal.value.problems] == [
+        ("pool", "mx"),
+        ("pool", "min"),
+        ("rpc", "ui_timeout"),
+    ]
+    assert [line.split(":")[1] for line in str(refusal.value).splitlines()] == ["2", "3", "6"]
+
+
+def test_a_refusal_is_a_usage_error_with_a_code_of_its_own() -> None:
+    assert issubclass(SettingsError, UsageError)
+    assert SettingsError.code == "settings"
+
+
+def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"cannot read the settings file .*none\.toml: No such file"):
+        load_settings(tmp_path / "none.toml")
+    with pytest.raises(SettingsError, match="cannot read"):
+        load_settings(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b'# fine\ndata_dir = "\xe9"\n')
+    with pytest.raises(SettingsError, match=r"latin.toml:2: the file is not UTF-8"):
+        load_settings(tmp_path / "latin.toml")
+
+
+def test_the_embedded_defaults_are_valid() -> None:
+    assert check_settings(Settings()) == []
+    assert Path(load_settings(None).data_dir).is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [(("pool", "max"), "pool.max: x"), (("pool", "prewarm", 1, "count"), "pool.prewarm[1].count: x"), ((), "x")],
+)
+def test_a_problem_reads_like_the_file(path: tuple[str | int, ...], shown: str) -> None:
+    assert str(Problem(path, "x")) == shown
+
+
+# --- what the command line puts over it -----------------------------------------------------------------------------
+
+
+def test_the_command_line_wins_over_the_file_and_is_checked_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "pool.toml"
+    path.write_text("[pool]\nmin = 3\n")
+    settings = load_settings(path, data_dir=str(tmp_path / "d"), min_workers=2, max_workers=9)
+    assert (settings.pool.min, settings.pool.max, settings.data_dir) == (2, 9, str(tmp_path / "d"))
+    with pytest.raises(SettingsError, match=r"pool.toml:2: pool.min: is 3, more than pool.max = 2"):
+        load_settings(path, max_workers=2)
+    with pytest.raises(SettingsError, match=r"^pool.max: must be 1 or more, not 0"):
+        load_settings(None, max_workers=0, min_workers=0)
+
+
+def test_a_relative_data_dir_starts_at_the_file_and_a_tilde_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    path = tmp_path / "pool.toml"
+    path.write_text('data_dir = "../state"\n')
+    assert load_settings(path).data_dir == str(tmp_path.parent / "state")
+    path.write_text('data_dir = "~/state"\n')
+    assert load_settings(path).data_dir == "/home/someone/state"
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(path, data_dir="here").data_dir == str(tmp_path / "here")
+
+
+def test_without_any_data_dir_it_is_the_state_directory_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/someone/.state")
+    assert load_settings(None).data_dir.startswith("/home/someone/.state")
+
+
+# --- where it is found ----------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_looked_for_in_order(tmp_path: Path) -> None:
+    home, cwd = tmp_path / "config", tmp_path / "cwd"
+    env = {"XDG_CONFIG_HOME": str(home), "POOL_CONFIG": "/from/env.toml"}
+    (home / "pool").mkdir(parents=True)
+    cwd.mkdir()
+    assert find_settings_file("/from/flag.toml", env, cwd) == Path("/from/flag.toml")
+    assert find_settings_file("flag.toml", env, cwd) == cwd / "flag.toml"
+    assert find_settings_file(None, env, cwd) == Path("/from/env.toml")
+    env["POOL_CONFIG"] = ""
+    assert find_settings_file(None, env, cwd) is None
+    (home / "pool" / "pool.toml").touch()
+    assert find_settings_file(None, env, cwd) == home / "pool" / "pool.toml"
+    (cwd / "pool.toml").touch()
+    assert find_settings_file(None, env, cwd) == cwd / "pool.toml"
+
+
+def test_without_a_config_home_it_is_the_dot_config_of_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".config" / "pool").mkdir(parents=True)
+    (tmp_path / ".config" / "pool" / "pool.toml").touch()
+    assert find_settings_file(None, {}, tmp_path) == tmp_path / ".config" / "pool" / "pool.toml"
+
+
+# --- where a key stands ---------------------------------------------------------------------------------------------
+
+
+def test_keys_are_found_behind_everything_toml_can_put_before_them() -> None:
+    text = '''a = """
+[not.a.table]
+b = 1
+"""
+c = [ # a comment
+  1,
+  2,
+]
+
+[t]
+x.y = 1   # dotted
+"quoted key" = 2
+[[t.list]]
+k = 1
+[[t.list]]
+k = 2
+[t.list.inner]
+z = { p = 1, q = 2 }
+'''
+    lines = _lines_of_keys(text)
+    assert lines["a",] == 1
+    assert lines["c",] == 5
+    assert lines["t", "x", "y"] == 11
+    assert lines["t", "quoted key"] == 12
+    assert lines["t", "list", 0, "k"] == 14
+    assert lines["t", "list", 1, "k"] == 16
+    assert lines["t", "list", 1, "inner", "z", "q"] == 18
+
+
+keys = st.from_regex(r"[a-z]{1,6}", fullmatch=True)
+values = st.one_of(st.integers(-9, 9), st.text("ab\n[]=#\"'", max_size=8), st.lists(st.integers(0, 9), max_size=20))
+documents = st.recursive(
+    st.dictionaries(keys, values, max_size=4),
+    lambda inner: st.dictionaries(keys, inner | values, max_size=4),
+    max_leaves=8,
+)
+
+
+def leaves(table: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = []
+    for key, value in table.items():
+        found += leaves(value, (*path, key)) if isinstance(value, dict) else [(*path, key)]
+    return found
+
+
+@given(documents, st.booleans())
+def test_every_key_of_any_document_is_found_on_the_line_that_names_it(
+    document: dict[str, Any], multiline: bool
+) -> None:
+    text = tomli_w.dumps(document, multiline_strings=multiline)
+    lines, found = text.splitlines(), _lines_of_keys(text)
+    for path in leaves(document):
+        assert re.match(rf'(.*\.)?"?{path[-1]}"? = ', lines[found[path] - 1])
