@@ -259,17 +259,18 @@ class RpcClient:
             if not data:
                 break
             self._receive(data)
-        await self._expect_exit("stdout")
+        await self._expect_exit("stdout", self.settings.eof_grace)
 
     async def _write(self) -> None:
         try:
             await self._outbox.run()
         except WorkerExited:
-            await self._expect_exit("stdin")
+            # longer than the kill ladder, whose first rung closes stdin too: then the exit is the cause, not this
+            await self._expect_exit("stdin", self.settings.eof_grace + 2 * self.settings.term_grace)
 
-    async def _expect_exit(self, closed: str) -> None:
+    async def _expect_exit(self, closed: str, grace: float) -> None:
         """A worker that has closed a pipe is about to end; its exit cancels this."""
-        await trio.sleep(self.settings.eof_grace)
+        await trio.sleep(grace)
         self._stop(ProtocolViolation(f"{self.name} closed its {closed} but lives on"))
 
     async def _watch_exit(self) -> None:
@@ -286,7 +287,9 @@ class RpcClient:
         try:
             block = self._framer.feed_block(data)
             if block:
-                self._apply(self._dialect.receive(block, now), size=len(block))
+                step = self._dialect.receive(block, now)
+                self._apply(step, size=len(block))
+                self._contamination.note(step)
             if self._framer.violation is not None:
                 self._stop(self._framer.violation)
         except Exception as exc:  # noqa: BLE001 - whatever a worker prints ends that worker, never the supervisor
@@ -328,7 +331,6 @@ class RpcClient:
         deadline = self._dialect.next_deadline()
         if deadline is not None:
             self._alarm.not_later_than(deadline)
-        self._contamination.note(step)
 
     def _dispatch(self, messages: list[Message], size: int) -> None:
         """Events before an answer are delivered before it, events after it after it."""

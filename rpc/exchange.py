@@ -2,7 +2,8 @@
 
 import heapq
 import math
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 import trio
@@ -109,29 +110,32 @@ class Exchange:
 
 
 class Deadlines:
-    """Deadlines of exchanges, earliest first; settled ones are dropped in passing and cost no call of their own."""
+    """Deadlines of the exchanges in ``pending``, earliest first.
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Exchange]] = []
-        self._added = 0
+    Entries are ids, so that nothing here keeps a settled exchange and its answer; ids that are no longer pending are
+    dropped in passing and cost no call of their own.
+    """
+
+    def __init__(self, pending: Mapping[Any, Exchange]) -> None:
+        self._pending = pending
+        self._heap: list[tuple[float, str]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, exchange: Exchange, pending: Sized) -> None:
-        """Watch a deadline. ``pending`` are the unsettled exchanges: the heap stays within twice their number."""
-        self._added += 1
-        heapq.heappush(self._heap, (exchange.deadline, self._added, exchange))
-        if len(self._heap) > 2 * len(pending) + 64:
-            self._heap = [entry for entry in self._heap if not entry[2].is_settled]
+    def add(self, exchange: Exchange) -> None:
+        """Watch a pending exchange. The heap stays within about twice the number of pending ones."""
+        heapq.heappush(self._heap, (exchange.deadline, exchange.id))
+        if len(self._heap) > 2 * len(self._pending) + 64:
+            self._heap = [entry for entry in self._heap if entry[1] in self._pending]
             heapq.heapify(self._heap)
 
     def due(self, now: float) -> list[Exchange]:
-        """Take out the unsettled exchanges whose time is over, in the order of their deadlines."""
+        """Take out the pending exchanges whose time is over, in the order of their deadlines."""
         found = []
-        while self._heap and (self._heap[0][0] <= now or self._heap[0][2].is_settled):
-            exchange = heapq.heappop(self._heap)[2]
-            if not exchange.is_settled:
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._pending):
+            exchange = self._pending.get(heapq.heappop(self._heap)[1])
+            if exchange is not None:
                 found.append(exchange)
         return found
 

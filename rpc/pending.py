@@ -17,7 +17,7 @@ class PendingRequests:
         self._worker = worker
         self._forget = forget
         self._exchanges: dict[str | int | None, Exchange] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines(self._exchanges)
         self.requests = 0
         self.answers = 0
         self.late_answers = 0
@@ -35,7 +35,7 @@ class PendingRequests:
         """It is on its way."""
         self._exchanges[exchange.id] = exchange
         if exchange.deadline != math.inf:
-            self._deadlines.add(exchange, self._exchanges)
+            self._deadlines.add(exchange)
 
     def answer(self, message: Message) -> None:
         """Settle the request that this answers; an answer nobody waits for is counted and dropped."""
@@ -91,8 +91,9 @@ class PendingRequests:
 
     def fail_all(self, error: PoolError) -> None:
         """The one terminal path: every request fails with an error of its own that tells whether it was sent."""
-        exchanges, self._exchanges = self._exchanges, {}
-        for exchange in exchanges.values():
+        exchanges = list(self._exchanges.values())
+        self._exchanges.clear()
+        for exchange in exchanges:
             exchange.fail(own_error(error, sent=exchange.sent, method=exchange.method))
 
 

@@ -1,3 +1,4 @@
+import gc
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from errors import (
 )
 from rpc.client import RpcClient
 from rpc.dialect import NOTHING, Dialect, Step
+from rpc.exchange import Exchange
 from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
 from rpc.transport import ExitStatus
@@ -307,6 +309,25 @@ async def test_settled_requests_do_not_pile_up_behind_their_deadlines(
         assert len(client._pending._deadlines) < 100
 
 
+async def test_an_answer_is_not_kept_until_its_deadline(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    worker = MemoryTransport()
+    async with running(worker) as client:
+        worker.say({"id": "1", "result": "x" * 1000})
+        await client.request("get_messages", timeout=1000)
+        gc.collect()
+        assert [thing for thing in gc.get_objects() if isinstance(thing, Exchange)] == []
+
+
+async def test_a_dialects_own_answer_does_not_interrupt_a_run_of_bad_lines(autojump_clock: MockClock) -> None:
+    worker = MemoryTransport()
+    async with running(worker, RpcSettings(max_contaminated_lines=2), Deferring()) as client:
+        worker.print(b"bad\nbad\n")
+        await trio.testing.wait_all_tasks_blocked()
+        await client.request("local")
+        worker.print(b"bad\n")
+        assert isinstance(await client.wait_ended(), ProtocolViolation)
+
+
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
@@ -457,7 +478,7 @@ async def test_a_worker_with_a_closed_stdin_is_heard_out_until_the_grace_is_over
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     worker = MemoryTransport()
-    async with running(worker, RpcSettings(eof_grace=Seconds(3))) as client:
+    async with running(worker, RpcSettings(eof_grace=Seconds(1), term_grace=Seconds(2))) as client:
         first = Asked(nursery, client, "get_state")
         await worker.next_request()
         worker.close_input()
@@ -469,7 +490,7 @@ async def test_a_worker_with_a_closed_stdin_is_heard_out_until_the_grace_is_over
         assert isinstance(error, ProtocolViolation)
         assert "closed its stdin but lives on" in str(error)
         assert error.details["sent"] is False
-        assert trio.current_time() == pytest.approx(3)
+        assert trio.current_time() == pytest.approx(5)
 
 
 async def test_an_endless_writer_behind_a_dead_worker_cannot_hold_up_the_end(autojump_clock: MockClock) -> None:
@@ -791,6 +812,8 @@ class Deferring:
         return NOTHING
 
     def receive(self, block: bytes, now: float) -> Step:  # noqa: ARG002 - as above
+        if block.startswith(b"bad"):
+            return Step([], [], block.splitlines())
         if block == b"go\n":
             held, self.held = self.held, []
             return Step([], held, [])
