@@ -3,18 +3,16 @@
 Nothing here ever says yes by itself.
 """
 
+from typing import Literal
+
 from rpc.pi.commands import UiResponse
 from rpc.pi.dialogs import ASKING, Dialogs, UiAnswer
 from rpc.pi.link import Link
 from rpc.pi.messages import PiLine
 from rpc.pi.runs import Runs
-from rpc.pi.translate import ui_request
-from wire.messages import UiRequest
+from rpc.pi.translate import UiResolved, ui_request
 
-__all__ = ["CLOSED", "Desk"]
-
-CLOSED = "closed"
-"""The method of the ``ui_request`` that tells front ends to take a dialog down; ``fields`` hold the ``reason``."""
+__all__ = ["Desk"]
 
 
 class Desk:
@@ -60,9 +58,9 @@ class Desk:
         for dialog_id in self._dialogs.take_due(now):
             self._cancel(dialog_id, "timeout")
 
-    def _cancel(self, dialog_id: str, reason: str) -> None:
+    def _cancel(self, dialog_id: str, reason: Literal["timeout", "aborted"]) -> None:
         self._link.respond(UiResponse(id=dialog_id, cancelled=True))
         self._tell_closed(dialog_id, reason)
 
-    def _tell_closed(self, dialog_id: str, reason: str) -> None:
-        self._link.event("ui_request", UiRequest(dialog_id, CLOSED, {"reason": reason}))
+    def _tell_closed(self, dialog_id: str, reason: Literal["answered", "timeout", "aborted"]) -> None:
+        self._link.event("ui_resolved", UiResolved(id=dialog_id, reason=reason, seq=self._link.stamp().seq))

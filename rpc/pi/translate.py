@@ -23,6 +23,7 @@ __all__ = [
     "Stamp",
     "StateChanged",
     "ToolExecuted",
+    "UiResolved",
     "UsageEvent",
     "compaction",
     "error_text",
@@ -109,6 +110,13 @@ class StateChanged(_Event, frozen=True):
     error: str | None = None
     thinking: str | None = None
     session_name: str | None = None
+
+
+class UiResolved(_Event, frozen=True):
+    """``ui_resolved``: a dialog is closed, by an answer or because of ``timeout`` or ``aborted``: take it down."""
+
+    id: str
+    reason: Literal["answered", "timeout", "aborted"]
 
 
 class ErrorEvent(_Event, frozen=True):

@@ -1,0 +1,139 @@
+"""Dialogs of extensions: somebody answers, or nobody does, and nothing is ever agreed to by itself."""
+
+import json
+from typing import Any
+
+import pytest
+
+from rpc.pi.dialogs import MAX_OPEN_DIALOGS
+from rpc.settings import RpcSettings
+from tests.rpc.pi.replay import Replay
+from tests.rpc.pi.test_runs import END, in_a_run
+from wire.units import Seconds
+
+SHOWN: list[dict[str, Any]] = [
+    {"method": "notify", "message": "hello", "notifyType": "info"},
+    {"method": "setStatus", "statusKey": "k", "statusText": "t"},
+    {"method": "setWidget", "widgetKey": "k", "widgetLines": ["a", "b"], "widgetPlacement": "belowEditor"},
+    {"method": "setTitle", "title": "t"},
+    {"method": "set_editor_text", "text": "t"},
+]
+
+
+def dialog(method: str = "confirm", dialog_id: str = "d1", **fields: Any) -> dict[str, Any]:
+    return {"type": "extension_ui_request", "id": dialog_id, "method": method, "title": "Sure?", **fields}
+
+
+def attended(settings: RpcSettings | None = None) -> Replay:
+    replay = Replay(settings)
+    replay.dialect.attended = True
+    return replay
+
+
+@pytest.mark.parametrize("method", ["select", "confirm", "input", "editor"])
+def test_with_nobody_there_a_dialog_is_cancelled_at_once(method: str) -> None:
+    replay = Replay()
+    replay.say(dialog(method))
+    assert json.loads(replay.lines[-1]) == {"type": "extension_ui_response", "id": "d1", "cancelled": True}
+    assert replay.told == ['to pi: {"cancelled": true, "id": "d1"}']
+
+
+@pytest.mark.parametrize("fields", SHOWN, ids=lambda fields: fields["method"])
+@pytest.mark.parametrize("is_attended", [True, False])
+def test_what_is_only_shown_needs_no_answer(fields: dict[str, Any], is_attended: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    replay = Replay()
+    replay.dialect.attended = is_attended
+    replay.say({"type": "extension_ui_request", "id": "s1", **fields})
+    assert len(replay.lines) == 1
+    assert replay.dialect.next_deadline() is None
+    (told,) = replay.told
+    assert told.startswith(f"ui_request {fields['method']} {{")
+    for value in fields.values():
+        assert str(value).strip("[]").replace("'", '"') in told
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("select", {"value": "Allow"}),
+        ("input", {"value": ""}),
+        ("editor", {"value": "text"}),
+        ("confirm", {"confirmed": True}),
+        ("confirm", {"confirmed": False}),
+        ("select", {"cancelled": True}),
+    ],
+)
+def test_somebodys_answer_goes_to_pi(method: str, answer: dict[str, Any]) -> None:
+    replay = attended()
+    replay.say(dialog(method))
+    replay.ask("a", "ui_respond", id="d1", **answer)
+    assert json.loads(replay.lines[-1]) == {"type": "extension_ui_response", "id": "d1", **answer}
+    assert replay.told[-2:] == ["ui_resolved answered", "a: {}"]
+
+
+def test_the_first_answer_wins() -> None:
+    replay = attended()
+    replay.say(dialog())
+    replay.ask("a", "ui_respond", id="d1", confirmed=False)
+    replay.ask("b", "ui_respond", id="d1", confirmed=True)
+    replay.ask("c", "ui_respond", id="other", confirmed=True)
+    assert replay.told[-2:] == ["b: error unknown_dialog", "c: error unknown_dialog"]
+    assert len(replay.lines) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"value": "yes"},
+        {},
+        {"cancelled": False},
+        {"confirmed": True, "cancelled": True},
+        {"confirmed": True, "value": "x"},
+        {"confirmed": "true"},
+    ],
+)
+def test_an_answer_that_does_not_fit_leaves_the_dialog_open(answer: dict[str, Any]) -> None:
+    replay = attended()
+    replay.say(dialog("confirm"))
+    replay.ask("a", "ui_respond", id="d1", **answer)
+    assert replay.told[-1] == "a: invalid_params"
+    replay.ask("b", "ui_respond", id="d1", confirmed=True)
+    assert replay.told[-1] == "b: {}"
+
+
+def test_a_dialog_that_nobody_answers_is_cancelled_in_the_end() -> None:
+    replay = attended(RpcSettings(ui_timeout=Seconds(60.0)))
+    replay.say(dialog())
+    replay.wait(59.9)
+    assert len(replay.lines) == 1
+    replay.wait(0.2)
+    assert json.loads(replay.lines[-1])["cancelled"] is True
+    assert replay.told[-1] == "ui_resolved timeout"
+    assert replay.dialect.next_deadline() is None
+
+
+def test_an_abort_answers_the_dialogs_that_it_would_not_dismiss() -> None:
+    replay = in_a_run()
+    replay.dialect.attended = True
+    replay.say(dialog())
+    replay.ask("b", "abort")
+    assert [json.loads(line)["type"] for line in replay.lines[-2:]] == ["extension_ui_response", "abort"]
+    replay.say(dialog(dialog_id="d2"))
+    assert json.loads(replay.lines[-1]) == {"type": "extension_ui_response", "id": "d2", "cancelled": True}
+    replay.say(END, replay.answer_to("abort"))
+    replay.answer_questions()
+    assert replay.told[-1] == 'b: {"left_in_queue": 0}'
+
+
+def test_a_session_change_in_a_run_does_the_same() -> None:
+    replay = in_a_run()
+    replay.dialect.attended = True
+    replay.say(dialog())
+    replay.ask("b", "new_session")
+    assert [json.loads(line)["type"] for line in replay.lines[-2:]] == ["extension_ui_response", "abort"]
+
+
+def test_open_dialogs_are_bounded() -> None:
+    replay = attended()
+    replay.say(*[dialog(dialog_id=f"d{number}") for number in range(MAX_OPEN_DIALOGS + 1)])
+    assert [json.loads(line)["id"] for line in replay.lines[1:]] == [f"d{MAX_OPEN_DIALOGS}"]
