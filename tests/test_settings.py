@@ -201,9 +201,9 @@ def leaves(table: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str,
     return found
 
 
-@given(documents, st.booleans())
+@given(document=documents, multiline=st.booleans())
 def test_every_key_of_any_document_is_found_on_the_line_that_names_it(
-    document: dict[str, Any], multiline: bool
+    *, document: dict[str, Any], multiline: bool
 ) -> None:
     text = tomli_w.dumps(document, multiline_strings=multiline)
     lines, found = text.splitlines(), _lines_of_keys(text)

@@ -1,0 +1,145 @@
+"""The control socket: a Unix socket that only its owner may use, and a bounded number of connections on it."""
+
+import logging
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import trio
+
+from doors.connection import Connection, ControlLimits, Emit, Handlers, InputBudget
+from doors.frames import encode_error
+from doors.lock import AlreadyRunning
+from doors.paths import check_socket_path, make_private_dir
+from errors import PoolSaturated, UsageError
+
+__all__ = ["ControlLimits", "Emit", "Handlers", "bind_control_socket", "serve_control"]
+
+_BACKLOG = 128
+_UCRED = struct.Struct("3i")
+_logger = logging.getLogger("pool.control")
+
+
+async def serve_control(
+    handlers: Handlers,
+    path: Path,
+    *,
+    limits: ControlLimits | None = None,
+    task_status: trio.TaskStatus[Path] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve ``handlers`` on the socket ``path`` until cancelled; reports started once clients can connect.
+
+    The caller holds the data directory's lock. A stale socket is replaced. When cancelled, requests in flight are
+    answered ``pool_closed``, what was said is given ``flush_grace`` to be read, and the socket file is removed last.
+
+    Raises:
+        AlreadyRunning: somebody listens on the path.
+        UsageError: the path is too long, or cannot be bound.
+    """
+    door = _Door(handlers, limits or ControlLimits())
+    with bind_control_socket(path) as bound:
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+        async with trio.open_nursery() as nursery:
+            task_status.started(path)
+            await trio.serve_listeners(door.admit, [listener], handler_nursery=nursery)
+
+
+@contextmanager
+def bind_control_socket(path: Path) -> Iterator[socket.socket]:
+    """A listening socket of mode 0600, whose file is removed at the end, unless somebody has put another there."""
+    check_socket_path(path)
+    make_private_dir(path.parent)
+    _remove_stale(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        try:
+            bound.bind(os.fspath(path))
+        except OSError as exc:
+            raise UsageError(f"cannot make the control socket {path}: {exc.strerror}") from exc
+        path.chmod(0o600)  # nobody can connect before listen(), so there is no moment in which others could
+        bound.listen(_BACKLOG)
+        identity = _identity(path)
+        try:
+            yield bound
+        finally:
+            if _identity(path) == identity:
+                path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket that nobody listens on any more; refuse to touch anything else."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise UsageError(f"{path} exists and is no socket; remove it, or name another path with --socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # noqa: FBT003  # the socket module's own signature
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except BlockingIOError:
+            pass  # somebody listens and is behind with accepting
+        except OSError as exc:
+            raise UsageError(f"cannot use the control socket {path}: {exc.strerror}") from exc
+    raise AlreadyRunning(f"another supervisor listens on {path}; stop it, or name another path with --socket")
+
+
+class _Door:
+    """Decides who may come in, and counts who is in."""
+
+    def __init__(self, handlers: Handlers, limits: ControlLimits) -> None:
+        self._handlers = handlers
+        self._limits = limits
+        self._budget = InputBudget(limits.input_bytes)
+        self._open = 0
+
+    async def admit(self, stream: trio.SocketStream) -> None:
+        """Serve one accepted connection, or tell it why not."""
+        self._open += 1
+        try:
+            await self._admit(stream)
+        finally:
+            self._open -= 1
+            stream.socket.close()
+
+    async def _admit(self, stream: trio.SocketStream) -> None:
+        uid = peer_uid(stream.socket)
+        if uid not in (None, 0, os.geteuid()):
+            _logger.warning("refused a connection of uid %s", uid)
+            await self._turn_away(stream, encode_error(None, UsageError("this supervisor serves another user")))
+        elif self._open > self._limits.max_connections:
+            text = f"{self._limits.max_connections} connections are open, which is the limit"
+            await self._turn_away(stream, encode_error(None, PoolSaturated(text, retry_after=1.0)))
+        else:
+            await Connection(stream, self._handlers, self._limits, self._budget).run()
+
+    async def _turn_away(self, stream: trio.SocketStream, words: bytes) -> None:
+        with trio.move_on_after(self._limits.flush_grace):
+            try:
+                await stream.send_all(words)
+            except trio.BrokenResourceError:
+                return  # it left before it was told to
+
+
+def peer_uid(sock: trio.socket.SocketType) -> int | None:
+    """Who is at the other end; None where the system cannot tell (there the socket's mode keeps others out)."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    _pid, uid, _gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, option, _UCRED.size))
+    return int(uid)

@@ -1,0 +1,95 @@
+"""What is said over the control socket, as bytes: one JSON object a line, decoded with suspicion, encoded once."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from errors import PoolError, UsageError
+from wire.framing import DECODE_ERRORS
+from wire.messages import EMPTY, ErrorBody
+
+__all__ = ["Incoming", "RefusedFrame", "decode_request", "encode_error", "encode_event", "encode_result"]
+
+RequestId = Annotated[str, msgspec.Meta(max_length=128)] | Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""Echoed in every answer and event of its request, therefore short."""
+
+
+class Incoming(msgspec.Struct, frozen=True, gc=False):
+    """A request as it came in; ``params`` is undecoded JSON."""
+
+    id: RequestId
+    method: Annotated[str, msgspec.Meta(max_length=128)]
+    params: msgspec.Raw = EMPTY
+
+
+class _Addressed(msgspec.Struct):
+    """The least that a bad frame must have to be answered under its own id."""
+
+    id: RequestId
+
+
+class _Answer(msgspec.Struct):
+    id: str | int
+    result: Any
+
+
+class _Failure(msgspec.Struct):
+    id: str | int | None
+    error: ErrorBody
+
+
+class RefusedFrame(UsageError):
+    """A line that is no request; ``request_id`` is its id where it has a usable one."""
+
+    def __init__(self, message: str, request_id: str | int | None = None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+_requests = msgspec.json.Decoder(Incoming)
+_addresses = msgspec.json.Decoder(_Addressed)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_request(line: bytes) -> Incoming:
+    """Read one line. Raises RefusedFrame, whose text says what a request looks like, for anything else."""
+    try:
+        request = _requests.decode(line)
+        bytes(request.params).decode()  # what stays raw has not been looked at yet
+    except DECODE_ERRORS as exc:
+        raise RefusedFrame(
+            f'a request is one JSON object a line, {{"id", "method", "params"}}: {exc}', _salvage_id(line)
+        ) from exc
+    return request
+
+
+def _salvage_id(line: bytes) -> str | int | None:
+    try:
+        return _addresses.decode(line).id
+    except DECODE_ERRORS:
+        return None  # nobody to answer by name: the answer carries the id null
+
+
+def encode_result(request_id: str | int, result: Any) -> bytes:
+    """The answer to a request that went well. Raises TypeError for a result that JSON cannot hold."""
+    return _encoder.encode(_Answer(request_id, result)) + b"\n"
+
+
+def encode_error(request_id: str | int | None, error: PoolError) -> bytes:
+    """The answer to a request that failed; details that JSON cannot hold are left out."""
+    try:
+        return _encoder.encode(_Failure(request_id, ErrorBody(error.code, error.message, error.details))) + b"\n"
+    except (TypeError, ValueError):
+        return _encoder.encode(_Failure(request_id, ErrorBody(error.code, error.message))) + b"\n"
+
+
+def encode_event(request_id: str | int, event: str, data: Any) -> bytes:
+    """An event for the peer of a request: ``{"event", "data": {"request": id, ...the fields of data}}``.
+
+    ``data`` is anything that encodes to a JSON object; any other value becomes the field ``value``.
+    """
+    body = _encoder.encode(data)
+    head = b'{"event":%b,"data":{"request":%b' % (_encoder.encode(event), _encoder.encode(request_id))
+    if not body.startswith(b"{"):
+        return b'%b,"value":%b}}\n' % (head, body)
+    return head + (b"}}\n" if body == b"{}" else b"," + body[1:] + b"}\n")

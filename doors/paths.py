@@ -1,0 +1,59 @@
+"""Where the control socket lies: the order of places to look, and what a place must be like to be trusted."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from errors import UsageError
+
+__all__ = ["MAX_SOCKET_PATH_BYTES", "check_socket_path", "make_private_dir", "resolve_socket"]
+
+MAX_SOCKET_PATH_BYTES = 107
+"""``sun_path`` of Linux holds 108 bytes, the last one a NUL."""
+
+
+def resolve_socket(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
+    """Where the supervisor of ``data_dir`` listens: flag, ``$POOL_SOCKET``, settings, runtime or data directory.
+
+    The same inputs give the same path to ``pool run``, which binds there, and to every command that connects. An empty
+    text counts as absent. Raises UsageError for a path that no socket can have.
+    """
+    named = flag or env.get("POOL_SOCKET") or configured
+    if named:
+        path = Path(named).expanduser().absolute()
+    elif runtime := env.get("XDG_RUNTIME_DIR"):
+        path = Path(runtime) / "pool" / f"{_digest(data_dir)}.sock"
+    else:
+        path = data_dir / "control.sock"
+    check_socket_path(path)
+    return path
+
+
+def check_socket_path(path: Path) -> None:
+    """Raise UsageError when the kernel would refuse the path for its length."""
+    size = len(os.fsencode(path))
+    if size > MAX_SOCKET_PATH_BYTES:
+        raise UsageError(
+            f"the socket path {path} has {size} bytes and sockets allow {MAX_SOCKET_PATH_BYTES}; "
+            "name a shorter one with --socket, $POOL_SOCKET or `socket` in the settings"
+        )
+
+
+def make_private_dir(path: Path) -> None:
+    """Make the directory (mode 0700) unless it is there; raise UsageError when others could replace what lies in it.
+
+    The mode of an existing directory is its owner's business, as long as it is not open to all without the sticky bit.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = path.stat().st_mode
+    except OSError as exc:
+        raise UsageError(f"cannot make the directory {path}: {exc.strerror}") from exc
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        raise UsageError(f"the directory {path} can be written by others; run: chmod go-w {path}")
+
+
+def _digest(data_dir: Path) -> str:
+    return hashlib.sha256(os.fsencode(data_dir.resolve())).hexdigest()[:16]

@@ -1,0 +1,68 @@
+"""One supervisor for one data directory, whatever way the last one ended."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from doors.lock import AlreadyRunning, DataDirLock, Holder, read_holder
+from errors import UsageError
+
+HOLD = """
+import os, sys
+from pathlib import Path
+from doors.lock import DataDirLock
+lock = DataDirLock(Path(sys.argv[1]), Path("/run/first.sock"))
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_holder_is_told_pid_and_socket_of_the_first(tmp_path: Path) -> None:
+    with DataDirLock(tmp_path / "data", Path("/run/a.sock")):
+        holder = read_holder(tmp_path / "data")
+        assert holder is not None
+        with pytest.raises(AlreadyRunning, match=rf"pid {holder.pid} already serves .* on /run/a.sock") as refusal:
+            DataDirLock(tmp_path / "data", Path("/run/b.sock"))
+    assert refusal.value.details == {"pid": holder.pid, "socket": "/run/a.sock"}
+
+
+def test_a_lock_given_back_can_be_taken_again_and_names_nobody(tmp_path: Path) -> None:
+    lock = DataDirLock(tmp_path, Path("/run/a.sock"))
+    lock.close()
+    lock.close()
+    assert read_holder(tmp_path) is None
+    with DataDirLock(tmp_path, Path("/run/b.sock")):
+        assert read_holder(tmp_path) == Holder(pid=os.getpid(), socket="/run/b.sock")
+
+
+def test_a_record_that_cannot_be_read_costs_the_names_but_not_the_lock(tmp_path: Path) -> None:
+    with DataDirLock(tmp_path, Path("/run/a.sock")):
+        (tmp_path / "supervisor.lock").write_bytes(b'{"pid": ')
+        with pytest.raises(AlreadyRunning, match=r"another supervisor holds the data directory"):
+            DataDirLock(tmp_path, Path("/run/b.sock"))
+
+
+def test_a_data_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "supervisor.lock").mkdir()
+    with pytest.raises(UsageError, match="cannot write to the data directory"):
+        DataDirLock(tmp_path, Path("/run/a.sock"))
+
+
+@pytest.mark.process
+def test_a_killed_holder_frees_the_lock_by_its_death(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        pid = int(first.stdout.readline())
+        with pytest.raises(AlreadyRunning, match=f"pid {pid}"):
+            DataDirLock(tmp_path, Path("/run/second.sock"))
+        first.kill()
+        first.wait(timeout=10)
+    with DataDirLock(tmp_path, Path("/run/second.sock")):
+        holder = read_holder(tmp_path)
+    assert holder is not None
+    assert holder.socket == "/run/second.sock"
