@@ -17,7 +17,9 @@ P = TypeVar("P")
 class Emit(Protocol):
     """Pushes one event to whoever made the request, in order, at the reader's pace."""
 
-    async def __call__(self, event: str, data: Any) -> None: ...
+    async def __call__(self, event: str, data: Any) -> None:
+        """Push ``event`` with its JSON-encodable ``data``."""
+        ...
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Lanes: the runs of one session are strictly serial, first come, first served; different sessions never wait for each other."""
+"""Lanes: the runs of one session are strictly serial, first come, first served; sessions never wait for each other."""
 
 from collections import deque
 from collections.abc import AsyncIterator

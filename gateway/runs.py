@@ -28,7 +28,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended, when it ended well. ``level`` is how the worker matched, ``waited`` the seconds until the grant."""
+    """How a run ended, when it had a turn. ``level``: how the worker matched; ``waited``: seconds until the grant."""
 
     session: str
     worker: str

@@ -47,8 +47,6 @@ class Gateway:
         key = (agent, role)
         profile = self._profile_cache.get(key)
         if profile is None:
-            # Validate the names before a directory is made for them.
-            build_profile(self._profiles, agent, role, str(self._data_dir))
             cwd = workspace_for(self._profiles, agent, role, self._data_dir)
             profile = self._profile_cache[key] = build_profile(self._profiles, agent, role, cwd)
         return profile

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from errors import UsageError
-from profiles import ProfilesSettings
+from profiles import ProfilesSettings, workspace_of
 
 __all__ = ["workspace_for"]
 
@@ -12,8 +12,9 @@ def workspace_for(settings: ProfilesSettings, agent: str, role: str, data_dir: P
     """The working directory for an agent in a role: the role's workspace, else the agent's, else one of ours.
 
     Ours is ``{data_dir}/workspaces/{role}``, made with mode 0700 when missing. A configured one must exist.
+    Raises UsageError for an unknown agent or role.
     """
-    configured = _configured(settings, agent, role)
+    configured = workspace_of(settings, agent, role)
     if configured is not None:
         path = Path(configured).expanduser()
         if not path.is_dir():
@@ -24,11 +25,3 @@ def workspace_for(settings: ProfilesSettings, agent: str, role: str, data_dir: P
     path = data_dir / "workspaces" / role
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return str(path)
-
-
-def _configured(settings: ProfilesSettings, agent: str, role: str) -> str | None:
-    role_settings = settings.roles.get(role)
-    if role_settings is not None and role_settings.workspace:
-        return role_settings.workspace
-    agent_settings = settings.agents.get(agent)
-    return agent_settings.workspace if agent_settings is not None else None

@@ -66,7 +66,7 @@ class Health:
         return due
 
     def look(self, seen: Observation, now: float) -> Verdict:
-        """Judge what is seen; the caller carries the verdict out and reports pings with ``ping_answered`` or ``ping_failed``."""
+        """Judge what is seen; the caller acts on it and reports a ping as ``ping_answered`` or ``ping_failed``."""
         verdict = self._progress(seen, now)
         return verdict if verdict is not Verdict.FINE else self._responsiveness(seen, now)
 

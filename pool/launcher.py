@@ -1,35 +1,45 @@
 """Workers as local processes: from a profile to a running process with its client, and to its last descendant's end."""
 
+import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Self
 
 import psutil
 import trio
 
-from errors import ResumeFailed, WorkerStartFailed
+from errors import ResumeFailed
 from pool.worker import ProcessFacts
-from profiles import CapabilityProfile, worker_argv
+from profiles import CapabilityProfile, allows_tool, worker_argv
+from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
+from rpc.children import ChildRegistry
 from rpc.client import RpcClient
+from rpc.dialect import Dialect
 from rpc.dialects import make_dialect
-from rpc.orphans import orphan_guarantee
-from rpc.pi.home import private_agent_dir
-from rpc.process import ChildRegistry, WorkerProcess, WorkerSpec, worker_environment
+from rpc.pi.home import AGENT_DIR_VARIABLE, PrivateHome
+from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
-from wire.transcript import repair_transcript
+from rpc.spawn import WorkerSpec, worker_environment
+from wire.transcript import TranscriptError, repair_transcript
 
 __all__ = ["LocalLauncher", "LocalWorker"]
+
+_SMALL_TRANSCRIPT = 128 * 1024
+"""Bytes that are scanned in less time than it takes to ask a thread."""
 
 
 class LocalWorker:
     """One worker process on this machine and its client."""
 
-    def __init__(self, worker_id: str, process: WorkerProcess, client: RpcClient) -> None:
+    def __init__(self, worker_id: str, process: WorkerProcess, client: RpcClient, known: set[str]) -> None:
         self.id = worker_id
         self.client = client
         self._process = process
+        self._known_transcripts = known
 
     @property
     def pid(self) -> int:
@@ -45,13 +55,34 @@ class LocalWorker:
                 return ProcessFacts(
                     rss=process.memory_info().rss,
                     cpu=times.user + times.system,
-                    suspended=process.status() == psutil.STATUS_STOPPED,
+                    suspended=self._process.is_stopped,
                 )
         except psutil.Error:
             return ProcessFacts()
 
-    def prepare_resume(self, transcript: str) -> bool:
+    async def prepare_resume(self, transcript: str) -> bool:
         """See ``PoolWorker.prepare_resume``."""
+        size = _size(transcript)
+        if size is None:
+            if transcript in self._known_transcripts:
+                raise ResumeFailed(f"the transcript {transcript} has vanished")
+            return False  # it never came to a first answer
+        self._known_transcripts.add(transcript)
+        try:
+            if size <= _SMALL_TRANSCRIPT:
+                repair_transcript(transcript)
+            else:
+                await trio.to_thread.run_sync(repair_transcript, transcript)
+        except TranscriptError as exc:
+            raise ResumeFailed(exc.message) from exc
+        return True
+
+
+def _size(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 class LocalLauncher:
@@ -62,5 +93,116 @@ class LocalLauncher:
         data_dir: where transcripts (``sessions/``), stderr logs (``logs/``) and private agent directories live.
         instance: marks every descendant of this supervisor; a random one by default.
         base_env: the environment that ``settings.env_passthrough`` picks from.
-        on_change: called after every spawn and every exit with the live processes, to keep a state file.
+        subreaper: whether this process has become one (only ``pool run`` does).
+        use_cgroups: whether to try a cgroup per worker.
+
+    Attributes:
+        children: the live child processes, for a reaper and a state file.
+        cgroup: the instance's own cgroup, None where there can be none.
     """
+
+    def __init__(
+        self,
+        settings: RpcSettings | None = None,
+        *,
+        data_dir: Path,
+        instance: str | None = None,
+        base_env: Mapping[str, str] | None = None,
+        subreaper: bool = False,
+        use_cgroups: bool = True,
+    ) -> None:
+        self.instance = instance or secrets.token_hex(8)
+        self.children = ChildRegistry()
+        self.cgroup = Cgroup.for_instance(self.instance) if use_cgroups else None
+        self._settings = settings or RpcSettings()
+        self._data_dir = data_dir
+        self._base_env = os.environ if base_env is None else base_env
+        self._guarantee = orphan_guarantee(cgroup=self.cgroup is not None, subreaper=subreaper)
+        self._known_transcripts: set[str] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def temporary(cls, settings: RpcSettings | None = None) -> AsyncGenerator[Self, None]:
+        """A launcher whose data directory lives as long as the block."""
+        directory = Path(tempfile.mkdtemp(prefix="pool-"))
+        launcher = cls(settings, data_dir=directory)
+        try:
+            yield launcher
+        finally:
+            launcher.close()
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove the instance's cgroup; its workers are gone by then."""
+        if self.cgroup is not None:
+            self.cgroup.remove()
+
+    @asynccontextmanager
+    async def open(
+        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
+    ) -> AsyncGenerator[LocalWorker, None]:
+        """See ``WorkerLauncher.open``."""
+        with self._agent_dir(worker_id, profile) as own_env:
+            process = WorkerProcess.spawn(
+                self._spec(worker_id, profile, own_env), self.children, self._settings, cgroups=self.cgroup
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(process.supervise)
+                client = RpcClient(process, self._dialect(profile), self._settings, name=f"worker {worker_id}")
+                nursery.start_soon(client.run)
+                try:
+                    yield LocalWorker(worker_id, process, client, self._known_transcripts)
+                finally:
+                    with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
+                        await self._end(process, client, force)
+
+    def guarantee(self) -> OrphanGuarantee:
+        """See ``WorkerLauncher.guarantee``."""
+        return self._guarantee
+
+    def _spec(self, worker_id: str, profile: CapabilityProfile, own_env: Mapping[str, str]) -> WorkerSpec:
+        sessions = self._made("sessions", profile.agent)
+        marker = f"{self.instance}:{worker_id}"
+        env = worker_environment(self._settings, self._base_env, {**dict(profile.env), **own_env}.items(), marker)
+        return WorkerSpec(
+            worker_id=worker_id,
+            marker=marker,
+            argv=worker_argv(profile, str(sessions)),
+            env=tuple(env.items()),
+            cwd=profile.cwd,
+            log_path=self._made("logs") / f"{worker_id}.log",
+        )
+
+    def _made(self, *parts: str) -> Path:
+        directory = self._data_dir.joinpath(*parts)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return directory
+
+    def _dialect(self, profile: CapabilityProfile) -> Dialect:
+        return make_dialect(profile.dialect, settings=self._settings, allow_bash=allows_tool(profile, "bash"))
+
+    @contextmanager
+    def _agent_dir(self, worker_id: str, profile: CapabilityProfile) -> Iterator[dict[str, str]]:
+        """A private copy of pi's agent directory, which it writes run-time settings into; removed with the worker."""
+        if profile.dialect != "pi":
+            yield {}
+            return
+        env = {**self._base_env, **dict(profile.env)}
+        source = Path(env.get(AGENT_DIR_VARIABLE) or Path(env.get("HOME", "/")) / ".pi" / "agent")
+        home = PrivateHome(source, self._made("agent-dirs") / worker_id, self._made("sessions", profile.agent))
+        with home:
+            yield home.environ
+
+    async def _end(self, process: WorkerProcess, client: RpcClient, force: trio.Event) -> None:
+        async def abort() -> None:
+            if client.is_running:
+                await client.request("abort", {}, timeout=self._settings.abort_grace)
+
+        async def hurry() -> None:
+            await force.wait()
+            await process.stop(force=True)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hurry)
+            await process.stop(abort=abort, force=force.is_set())
+            nursery.cancel_scope.cancel()

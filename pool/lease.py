@@ -1,79 +1,116 @@
 """A lease: one caller's right to one worker, and the turns it runs there."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
+import msgspec
 import trio
 
-from errors import PoolError
+from errors import PoolError, WorkerError, WorkerExited
 from pool.actions import Grant
 from pool.stimuli import Hold
 from pool.worker import PoolWorker
 from profiles import MatchLevel
-from rpc.turn import open_turn
+from rpc.turn import Turn, open_turn
 from wire.messages import Message, PromptParams, PromptResult
 
-__all__ = ["Lease", "PromptStream"]
+Cause = Callable[[], PoolError | None]
+
+__all__ = ["Batches", "Lease", "PromptStream"]
 
 
 class PromptStream:
-    """One turn, as it runs. Iterate it for its events; afterwards ``result`` holds its outcome.
+    """One turn, as it runs: iterate it for its events, one ``Message`` at a time; ``result`` holds its outcome then.
 
-    ``async for event in stream`` gives one ``Message`` at a time, ``async for batch in stream.batches()`` lists of
-    them, which is much faster. Leaving the loop early aborts the turn when the lease ends.
+    ``batches()`` gives lists of events as they arrived, which is much faster; ``wait()`` looks at none. A turn that is
+    left early is aborted when the lease ends. The iteration raises what the turn failed with.
     """
 
-    def __init__(self, worker: PoolWorker, params: PromptParams, limit: float | None) -> None:
-        self._worker = worker
-        self._params = params
-        self._limit = limit
-        self._source: AsyncGenerator[list[Message], None] | None = None
+    def __init__(self, worker: PoolWorker, params: PromptParams, limit: float | None, cause: Cause) -> None:
+        self._turn: Turn = open_turn(worker.client, params, timeout=limit)
+        self._cause = cause
+        self._batch: list[Message] = []
+        self._next = 0
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.result: PromptResult | None = None
         """The outcome, once the events have come to their end."""
 
-    async def batches(self) -> AsyncIterator[list[Message]]:
-        """The turn's events in the batches they came in. Starts the turn; can be done once."""
-        if self._source is not None:
-            msg = "a prompt's events can be read only once"
-            raise RuntimeError(msg)
-        self._source = self._run()
-        async with aclosing(self._source) as source:
-            async for batch in source:
-                yield batch
+    async def take(self) -> list[Message] | None:
+        """The next batch of events, None at the good end. The first call sends the prompt."""
+        if self.ended_at is not None:
+            return None
+        if self.started_at is None:
+            self.started_at = trio.current_time()
+            await self._turn.__aenter__()
+        try:
+            batch = await self._turn.take()
+        except WorkerError as exc:
+            await self.aclose()
+            raise self._explained(exc) from exc
+        except PoolError:
+            await self.aclose()
+            raise
+        if batch is None:
+            self.result = self._turn.result
+            await self.aclose()
+        return batch
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        async with aclosing(self.batches()) as batches:  # type: ignore[type-var]  # an async generator has aclose
-            async for batch in batches:
-                for event in batch:
-                    yield event
+    def batches(self) -> "Batches":
+        """Iterate over lists of events."""
+        return Batches(self)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        while self._next >= len(self._batch):
+            batch = await self.take()
+            if batch is None:
+                raise StopAsyncIteration
+            self._batch, self._next = batch, 0
+        self._next += 1
+        return self._batch[self._next - 1]
 
     async def wait(self) -> PromptResult:
         """Run the turn to its end without looking at its events."""
-        async with aclosing(self.batches()) as batches:  # type: ignore[type-var]  # an async generator has aclose
-            async for _ in batches:
-                pass
+        while await self.take() is not None:
+            pass
         if self.result is None:
-            msg = "the turn ended without a result"
+            msg = "this turn was ended before it had a result"
             raise RuntimeError(msg)
         return self.result
 
-    async def aclose(self) -> None:
-        """End the turn if it still runs (it is aborted), whatever became of whoever read it."""
-        if self._source is not None:
-            await self._source.aclose()
+    def _explained(self, exc: WorkerError) -> PoolError:
+        """What the pool did to the worker, where the worker's exit is only the consequence."""
+        cause = self._cause() if isinstance(exc, WorkerExited) else None
+        return exc if cause is None else type(cause)(cause.message, **{**exc.details, **cause.details})
 
-    async def _run(self) -> AsyncGenerator[list[Message], None]:
-        self.started_at = trio.current_time()
+    async def aclose(self) -> None:
+        """End the turn if it still runs (it is aborted, with a deadline); harmless afterwards."""
+        if self.started_at is None or self.ended_at is not None:
+            return
+        self.ended_at = trio.current_time()
         try:
-            async with open_turn(self._worker.client, self._params, timeout=self._limit) as turn:
-                async for batch in turn.batches():
-                    yield batch
-                self.result = turn.result
-        finally:
-            self.ended_at = trio.current_time()
+            await self._turn.__aexit__(None, None, None)
+        except PoolError:
+            return  # whoever read the turn has been told; whoever left it does not want to know
+
+
+class Batches:
+    """The batches of a ``PromptStream``."""
+
+    def __init__(self, stream: PromptStream) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[Message]:
+        batch = await self._stream.take()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
 
 
 class Lease:
@@ -85,11 +122,13 @@ class Lease:
         waited: seconds between the request and the grant.
     """
 
-    def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float) -> None:
+    def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float, cause: Cause) -> None:
+        """``cause`` tells what the pool knows of the worker's end, once it has one."""
         self.hold: Hold = grant.hold
         self.level: MatchLevel = grant.level
         self.waited = waited
         self._worker = worker
+        self._cause = cause
         self._streams: list[PromptStream] = []
         self._released = False
 
@@ -110,7 +149,7 @@ class Lease:
         RequestTimeout, ProtocolViolation.
         """
         params = PromptParams(text) if isinstance(text, str) else text
-        stream = PromptStream(self._worker, params, timeout)
+        stream = PromptStream(self._worker, params, timeout, self._cause)
         self._streams.append(stream)
         return stream
 
@@ -126,9 +165,9 @@ class Lease:
         """End the running turn; harmless when there is none. Raises WorkerError."""
         await self._worker.client.request("abort", {})
 
-    async def request(self, method: str, params: Any = None) -> Any:
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> msgspec.Raw:
         """Any other request of the native vocabulary, undecoded. Raises WorkerError, UsageError."""
-        return await self._worker.client.request(method, params)
+        return await self._worker.client.request(method, params or {})
 
     @property
     def turn_seconds(self) -> list[float]:
@@ -140,17 +179,21 @@ class Lease:
         ]
 
     @property
+    def running_since(self) -> float | None:
+        """When the turn that runs now was started; None when there is none."""
+        running = (stream for stream in self._streams if stream.ended_at is None)
+        return next((stream.started_at for stream in running if stream.started_at is not None), None)
+
+    @property
     def must_not_be_reused(self) -> bool:
         """Whether a turn of this lease may still be running although it was ended."""
-        return any(stream.result is None for stream in self._streams) and self._worker.client.is_running
+        left_early = any(stream.started_at is not None and stream.result is None for stream in self._streams)
+        return left_early and self._worker.client.is_running
 
     async def aclose(self) -> None:
         """End what still runs. Called by ``Pool.release``."""
         for stream in self._streams:
-            try:
-                await stream.aclose()
-            except PoolError:
-                continue  # the turn's own reader has been told, or had left before it could be
+            await stream.aclose()
 
     def mark_released(self) -> bool:
         """True the first time."""

@@ -5,8 +5,10 @@ from typing import assert_never
 
 import trio
 
-from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerStalled, WorkerStartFailed
+from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerExited, WorkerStalled, WorkerStartFailed
+from pool.actions import StopReason
 from pool.health import Health, Observation, Verdict
+from pool.lease import Lease
 from pool.settings import PoolSettings
 from pool.stimuli import Background, FailureKind, Stimulus, WorkerFailed
 from pool.worker import PoolWorker, ProcessFacts, WorkerLauncher
@@ -26,10 +28,11 @@ class WorkerLife:
         self.spawned_at = now
         self.error: PoolError | None = None
         self.health = Health(settings, now)
+        self.leases: set[Lease] = set()
         self._settings = settings
         self._worker: PoolWorker | None = None
         self._stop_requested = trio.Event()
-        self._force = False
+        self._force = trio.Event()
 
     @property
     def worker(self) -> PoolWorker:
@@ -48,9 +51,17 @@ class WorkerLife:
         """What the system says of it now."""
         return self._worker.facts() if self._worker else ProcessFacts()
 
-    def request_stop(self, *, force: bool) -> None:
+    def turn_age(self, now: float) -> float | None:
+        """Seconds since its running turn began; None when it runs none."""
+        began = [start for lease in self.leases if (start := lease.running_since) is not None]
+        return now - min(began) if began else None
+
+    def request_stop(self, reason: StopReason, *, force: bool) -> None:
         """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""
-        self._force = self._force or force
+        if self.error is None:
+            self.error = WorkerExited(f"worker {self.id} was stopped ({reason})", worker=self.id)
+        if force:
+            self._force.set()
         self._stop_requested.set()
 
     async def run(
@@ -62,7 +73,7 @@ class WorkerLife:
     ) -> None:
         """Live. Returns when the process is gone and reaped; raises only what is a bug of ours."""
         try:
-            async with launcher.open(self.id, self.profile, stop=lambda: self._force) as worker:
+            async with launcher.open(self.id, self.profile, force=self._force) as worker:
                 self._worker = worker
                 if await self._until_ready(worker):
                     on_ready(self)
@@ -88,16 +99,19 @@ class WorkerLife:
 
     async def _watch(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> None:
         """Until the worker ends by itself or is told to."""
+
+        def report_end(error: PoolError) -> None:
+            """Before any caller learns of it: nobody must be granted this worker any more."""
+            if not self._stop_requested.is_set():
+                self.error = error
+                kind = FailureKind.PROTOCOL if isinstance(error, ProtocolViolation) else FailureKind.CRASHED
+                on_fact(WorkerFailed(self.id, kind, error))
+
         worker.client.on_background(lambda running: on_fact(Background(self.id, running)))
+        worker.client.on_ended(report_end)
+        if worker.client.ended is not None:
+            report_end(worker.client.ended)
         async with trio.open_nursery() as nursery:
-
-            async def end_with_worker() -> None:
-                self.error = await worker.client.wait_ended()
-                if isinstance(self.error, ProtocolViolation) and not self._stop_requested.is_set():
-                    on_fact(WorkerFailed(self.id, FailureKind.PROTOCOL, self.error))
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(end_with_worker)
             nursery.start_soon(self._keep_healthy, worker, on_fact)
             await self._stop_requested.wait()
             nursery.cancel_scope.cancel()
@@ -115,13 +129,17 @@ class WorkerLife:
                     case Verdict.ABORT_TURN:
                         nursery.start_soon(self._abort_turn, worker)
                     case Verdict.UNRESPONSIVE:
-                        on_fact(WorkerFailed(self.id, FailureKind.UNRESPONSIVE, self._unresponsive()))
+                        self._fail(FailureKind.UNRESPONSIVE, self._unresponsive(), on_fact)
                         return
                     case Verdict.STALLED:
-                        on_fact(WorkerFailed(self.id, FailureKind.STALLED, self._stalled()))
+                        self._fail(FailureKind.STALLED, self._stalled(), on_fact)
                         return
                     case _:
                         assert_never(verdict)
+
+    def _fail(self, kind: FailureKind, error: PoolError, on_fact: Callable[[Stimulus], None]) -> None:
+        self.error = error
+        on_fact(WorkerFailed(self.id, kind, error))
 
     def _observe(self, worker: PoolWorker) -> Observation:
         seen = worker.client.statistics()

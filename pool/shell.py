@@ -17,12 +17,12 @@ import trio
 from errors import PoolClosed, PoolError, WorkerError
 from pool import stimuli
 from pool.actions import Action, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stop
-from pool.explanation import WorkerExplanation
 from pool.lease import Lease
 from pool.life import WorkerLife
 from pool.machine import PoolMachine
 from pool.memory import check_memory
 from pool.settings import PoolSettings
+from pool.snapshot import WorkerExplanation
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import FailureKind, Stimulus
 from pool.tickets import Tickets
@@ -91,6 +91,9 @@ class Pool:
         with trio.CancelScope(shield=True):
             await self._close()
         self._nursery.cancel_scope.cancel()
+        if isinstance(error, Exception):  # the caller's own: it leaves as it is, not wrapped in a group
+            await self._stack.__aexit__(None, None, None)
+            return None
         return await self._stack.__aexit__(kind, error, traceback)
 
     async def _close(self) -> None:
@@ -188,11 +191,14 @@ class Pool:
             self._tickets.close(request)
 
     async def release(self, lease: Lease) -> None:
-        """Give a hold back, its turn ended: a turn still running is aborted, a worker that goes on regardless is failed."""
+        """Give a hold back; a turn still running is aborted, and a worker that goes on regardless is failed."""
         await lease.aclose()
         life = self._lives.get(lease.hold.worker)
+        if life is not None:
+            life.leases.discard(lease)
         if life is not None and lease.must_not_be_reused:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
+            life.error = life.error or error
             self._apply(stimuli.WorkerFailed(life.id, FailureKind.STALLED, error))
         for seconds in lease.turn_seconds:
             self._latencies.turn.add(seconds)
@@ -223,7 +229,12 @@ class Pool:
         """A frozen, consistent picture of this moment."""
         now = trio.current_time()
         return assemble_statistics(
-            self._machine.snapshot(now), self._settings, self._lives, self._latencies, self._launcher.guarantee(), now
+            self._machine.snapshot(now),
+            self._settings,
+            self._lives,
+            self._latencies,
+            self._launcher.guarantee(),
+            now=now,
         )
 
     def explain(self, session: str | None, profile: CapabilityProfile) -> list[WorkerExplanation]:
@@ -254,7 +265,7 @@ class Pool:
                 self._lives[action.worker] = life
                 self._nursery.start_soon(self._live, life)
             case Stop():
-                self._lives[action.worker].request_stop(force=action.force)
+                self._lives[action.worker].request_stop(action.reason, force=action.force)
             case Notify():
                 self._on_event(action.event, action.data)
             case _:
@@ -316,7 +327,7 @@ class Pool:
 
     async def _put_conversation(self, life: WorkerLife, resume_from: str | None) -> str | None:
         worker = life.worker
-        if resume_from is None or not worker.prepare_resume(resume_from):
+        if resume_from is None or not await worker.prepare_resume(resume_from):
             return await begin_conversation(worker.client)
         return await resume_conversation(worker.client, resume_from)
 
@@ -337,4 +348,6 @@ class Pool:
     def _make_lease(self, grant: Grant, *, waited: float) -> Lease:
         life = self._lives[grant.hold.worker]
         self._latencies.acquire.add(waited)
-        return Lease(grant, life.worker, waited=waited)
+        lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error)
+        life.leases.add(lease)
+        return lease

@@ -11,8 +11,11 @@ import msgspec
 from pool.life import WorkerLife
 from pool.quantiles import LatencyFigures, RecentLatencies
 from pool.settings import PoolSettings
+from pool.snapshot import CounterFigures, MachineSnapshot, ProfileFigures, SessionFigures, WaiterFigures, WorkerFigures
+from pool.worker import ProcessFacts
+from rpc.cgroup import OrphanGuarantee
 
-__all__ = ["LatencyRecorder", "PoolStatistics"]
+__all__ = ["LatencyRecorder", "PoolStatistics", "WorkerStatus", "assemble_statistics"]
 
 
 class LatencyRecorder:
@@ -25,6 +28,43 @@ class LatencyRecorder:
         self.turn = RecentLatencies()
 
 
+class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool in a few numbers and its limits. ``mode``: ``running``, ``paused``, ``draining`` or ``closed``."""
+
+    total: int
+    idle: int
+    leased: int
+    starting: int
+    stopping: int
+    waiting: int
+    max: int
+    min: int
+    mode: str
+    limits: PoolSettings
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker: what the machine knows and what its process tells. None = not known (yet)."""
+
+    id: str
+    pid: int | None
+    profile: str
+    role: str
+    agent: str
+    state: str
+    session: str | None
+    holds: int
+    turn_age: float | None
+    turns: int
+    age: float
+    background: int
+    rss: int | None
+    cpu: float | None
+    suspended: bool
+    last_ping: float | None
+    retiring: str | None
+
+
 class Latencies(msgspec.Struct, frozen=True):
     """Quantiles of each kind."""
 
@@ -35,7 +75,82 @@ class Latencies(msgspec.Struct, frozen=True):
 
 
 class Guarantee(msgspec.Struct, frozen=True):
-    """How sure it is that no descendant of a worker survives it."""
+    """How sure it is that no descendant of a worker survives it: a level and a sentence."""
 
     level: str
     text: str
+
+
+class PoolStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole picture. ``latency`` covers the last 1,024 of each kind."""
+
+    pool: PoolFigures
+    counters: CounterFigures
+    workers: tuple[WorkerStatus, ...]
+    waiting: tuple[WaiterFigures, ...]
+    sessions: tuple[SessionFigures, ...]
+    profiles: tuple[ProfileFigures, ...]
+    latency: Latencies
+    guarantee: Guarantee
+
+
+def assemble_statistics(
+    snapshot: MachineSnapshot,
+    settings: PoolSettings,
+    lives: Mapping[str, WorkerLife],
+    latencies: LatencyRecorder,
+    guarantee: OrphanGuarantee,
+    *,
+    now: float,
+) -> PoolStatistics:
+    """Put the machine's snapshot and the processes' facts together."""
+    figures = snapshot.figures
+    return PoolStatistics(
+        pool=PoolFigures(
+            total=figures.total,
+            idle=figures.idle,
+            leased=figures.leased,
+            starting=figures.starting,
+            stopping=figures.stopping,
+            waiting=figures.waiting,
+            max=figures.max,
+            min=settings.min,
+            mode=snapshot.mode,
+            limits=settings,
+        ),
+        counters=snapshot.counters,
+        workers=tuple(_worker(worker, lives.get(worker.id), now) for worker in snapshot.workers),
+        waiting=snapshot.waiters,
+        sessions=snapshot.sessions,
+        profiles=snapshot.profiles,
+        latency=Latencies(
+            latencies.acquire.figures(),
+            latencies.reset.figures(),
+            latencies.spawn.figures(),
+            latencies.turn.figures(),
+        ),
+        guarantee=Guarantee(guarantee.level, guarantee.sentence),
+    )
+
+
+def _worker(worker: WorkerFigures, life: WorkerLife | None, now: float) -> WorkerStatus:
+    facts = life.facts() if life else ProcessFacts()
+    return WorkerStatus(
+        id=worker.id,
+        pid=life.pid if life else None,
+        profile=worker.profile,
+        role=worker.role,
+        agent=worker.agent,
+        state=worker.state,
+        session=worker.session,
+        holds=worker.holds,
+        turn_age=life.turn_age(now) if life else None,
+        turns=worker.turns,
+        age=worker.age,
+        background=worker.background,
+        rss=facts.rss,
+        cpu=facts.cpu,
+        suspended=facts.suspended,
+        last_ping=None if life is None or life.health.last_ping is None else now - life.health.last_ping,
+        retiring=worker.retiring,
+    )

@@ -150,6 +150,8 @@ class FailureKind(StrEnum):
     """The session's transcript could not be resumed: the worker is killed, the session's budget of 2 is charged."""
     RECONCILE = "reconcile"
     """Model or thinking level refused: the request fails with the worker's words, the worker goes on."""
+    CRASHED = "crashed"
+    """The process ended by itself; told at once, while what it left behind is still being swept."""
     UNRESPONSIVE = "unresponsive"
     STALLED = "stalled"
     PROTOCOL = "protocol"

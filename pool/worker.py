@@ -4,14 +4,15 @@ The interface names no pid, file or signal as a duty: a worker on another machin
 can tell besides (pid, memory, whether it was stopped by a signal) is optional.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
+import trio
 
 from errors import ProtocolViolation, ResumeFailed
 from profiles.profile import CapabilityProfile, SoftArgs
+from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
 from wire.messages import SessionResult, StateResult
 
@@ -51,7 +52,7 @@ class PoolWorker(Protocol):
         """Measure it now; cheap enough for a status call."""
         ...
 
-    def prepare_resume(self, transcript: str) -> bool:
+    async def prepare_resume(self, transcript: str) -> bool:
         """Make a transcript fit to be resumed (mend a torn last line). False: there is none yet, begin anew.
 
         Raises ResumeFailed when it is damaged beyond mending.
@@ -63,16 +64,16 @@ class WorkerLauncher(Protocol):
     """Where workers come from."""
 
     def open(
-        self, worker_id: str, profile: CapabilityProfile, *, stop: Callable[[], bool]
+        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
     ) -> AbstractAsyncContextManager[PoolWorker]:
         """Start a worker; on leaving the block it is gone, with all its descendants, and reaped.
 
-        Raises WorkerStartFailed on entering. ``stop`` says, on leaving, whether to skip the polite rungs.
+        Raises WorkerStartFailed on entering. Setting ``force`` skips the polite rungs, also of a stop under way.
         """
         ...
 
-    def guarantee(self) -> tuple[str, str]:
-        """How sure it is that no orphan survives: a level (``cgroup``, ``subreaper``, ``marker``, ``none``) and a sentence."""
+    def guarantee(self) -> OrphanGuarantee:
+        """How sure it is that no descendant of a worker survives it."""
         ...
 
 

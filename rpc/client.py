@@ -61,6 +61,7 @@ class RpcClient:
         self._ready_or_ended = trio.Event()
         self._gone = trio.Event()
         self._notices = Notices(on_ready=self._ready_or_ended.set)
+        self._on_ended: Callable[[PoolError], None] | None = None
         self._events = 0
         self._bytes_in = 0
         self._last_output: float | None = None
@@ -204,6 +205,10 @@ class RpcClient:
     def subscribe(self, *, max_events: int | None = None) -> Subscription:
         """Listen to every event from now on. Read it or close it: while it is full the worker is not read."""
         return self._broadcast.subscribe(max_events)
+
+    def on_ended(self, listener: Callable[[PoolError], None]) -> None:
+        """Call ``listener`` with the reason when it is over, before anybody who waits here is told."""
+        self._on_ended = listener
 
     def on_background(self, listener: Callable[[int], None]) -> None:
         """Have the number of the worker's background processes told at every change. One listener."""
@@ -383,6 +388,8 @@ class RpcClient:
     def _end(self, error: PoolError) -> None:
         self._contamination.note_torn_line(self._framer.rest())
         self.ended = error
+        if self._on_ended is not None:
+            self._on_ended(error)
         self._outbox.close()
         self._pending.fail_all(error)
         self._broadcast.finish(error)

@@ -1,0 +1,155 @@
+"""Workers made of memory, for tests of the shell on a virtual clock: real client, real machine, no process."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from errors import ResumeFailed, WorkerStartFailed
+from pool.worker import ProcessFacts
+from profiles import CapabilityProfile, make_profile
+from rpc.cgroup import OrphanGuarantee
+from rpc.client import RpcClient
+from rpc.native import NativeDialect
+from rpc.settings import RpcSettings
+from tests.rpc.memory_transport import MemoryTransport
+
+__all__ = ["MemoryLauncher", "MemoryWorker", "plain_profile"]
+
+
+def plain_profile(role: str = "default", **parts: Any) -> CapabilityProfile:
+    return make_profile(
+        **{"agent": "main", "role": role, "dialect": "native", "command": ("agent",), "cwd": "/", **parts}
+    )
+
+
+class MemoryWorker:
+    """One worker. A prompt ``hang`` runs until it is aborted, ``deaf`` answers nothing any more, ``die`` ends it.
+
+    Every other prompt is answered by all texts of its conversation, joined by ``|``.
+    """
+
+    def __init__(self, name: str, launcher: "MemoryLauncher", profile: CapabilityProfile) -> None:
+        self.id = name
+        self.pid = None
+        self.launcher = launcher
+        self.transport = MemoryTransport()
+        self.client = RpcClient(self.transport, NativeDialect(), launcher.settings, name=f"worker {name}")
+        self.model = profile.soft.model
+        self.file = ""
+        self.running: str | None = None
+        self.deaf = False
+        self.background = 0
+        self.methods: list[str] = []
+
+    def facts(self) -> ProcessFacts:
+        return ProcessFacts(rss=self.launcher.rss.get(self.id), suspended=self.deaf)
+
+    async def prepare_resume(self, transcript: str) -> bool:
+        await trio.lowlevel.checkpoint()
+        if transcript in self.launcher.damaged:
+            raise ResumeFailed(f"{transcript} is damaged")
+        return transcript in self.launcher.transcripts
+
+    async def serve(self) -> None:
+        self.transport.say({"event": "ready", "data": {"protocol": 1}})
+        while True:
+            request = await self.transport.next_request()
+            self.methods.append(request["method"])
+            if not self.deaf:
+                self.answer(request, getattr(self, request["method"])(request))
+
+    def answer(self, request: dict[str, Any], result: dict[str, Any] | None) -> None:
+        if result is not None:
+            self.transport.say({"id": request["id"], "result": result})
+
+    def state(self) -> dict[str, Any]:
+        texts = self.launcher.transcripts.get(self.file, [])
+        return {"session_id": self.file, "session_file": self.file, "message_count": len(texts)}
+
+    def ping(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def get_state(self, _: dict[str, Any]) -> dict[str, Any]:
+        return self.state()
+
+    def new_session(self, _: dict[str, Any]) -> dict[str, Any]:
+        self.file = f"/t/{len(self.launcher.transcripts)}"
+        self.launcher.transcripts[self.file] = []
+        return self.state()
+
+    def switch_session(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.file = request["params"]["session_file"]
+        return self.state()
+
+    def set_model(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.model = request["params"]["model"]
+        return {}
+
+    def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        text = request["params"]["text"]
+        self.transport.say({"event": "run_start", "data": {}})
+        match text:
+            case "hang":
+                self.running = request["id"]
+                return None
+            case "deaf":
+                self.deaf = True
+                return None
+            case "die":
+                self.transport.exit(signal=9)
+                return None
+            case "background":
+                self.background += 1
+                self.transport.say({"event": "background", "data": {"running": self.background}})
+        texts = self.launcher.transcripts[self.file]
+        texts.append(text)
+        self.transport.say({"event": "assistant_message", "data": {"partial": text}})
+        return {"text": "|".join(texts), "stop_reason": "stop"}
+
+    def abort(self, _: dict[str, Any]) -> dict[str, Any]:
+        if self.running is not None:
+            self.transport.say({"id": self.running, "result": {"text": "", "stop_reason": "aborted"}})
+            self.running = None
+        return {}
+
+
+class MemoryLauncher:
+    """Where they come from. ``broken`` names roles that cannot start; ``starts`` and ``stops`` are worker ids."""
+
+    def __init__(self) -> None:
+        self.settings = RpcSettings()
+        self.transcripts: dict[str, list[str]] = {}
+        self.damaged: set[str] = set()
+        self.broken: set[str] = set()
+        self.rss: dict[str, int] = {}
+        self.live: dict[str, MemoryWorker] = {}
+        self.starts: list[str] = []
+        self.stops: list[str] = []
+        self.most = 0
+
+    @asynccontextmanager
+    async def open(
+        self, worker_id: str, profile: CapabilityProfile, *, force: trio.Event
+    ) -> AsyncGenerator[MemoryWorker, None]:
+        self.starts.append(worker_id)
+        if profile.role in self.broken:
+            raise WorkerStartFailed("cannot start", stderr_tail="boom")
+        worker = self.live[worker_id] = MemoryWorker(worker_id, self, profile)
+        self.most = max(self.most, len(self.live))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.client.run)
+            nursery.start_soon(worker.serve)
+            try:
+                yield worker
+            finally:
+                worker.transport.exit(0 if not force.is_set() else None, 9 if force.is_set() else None)
+                with trio.CancelScope(shield=True):
+                    await worker.client.wait_ended()
+                del self.live[worker_id]
+                self.stops.append(worker_id)
+                nursery.cancel_scope.cancel()
+
+    def guarantee(self) -> OrphanGuarantee:
+        return OrphanGuarantee("none", "nothing can be left of memory")

@@ -1,0 +1,339 @@
+"""The shell on a virtual clock, over workers made of memory."""
+
+import random
+
+import pytest
+import trio
+import trio.testing
+
+from errors import (
+    AcquireTimeout,
+    PoolClosed,
+    PoolSaturated,
+    ProfileBroken,
+    ResumeFailed,
+    UsageError,
+    WorkerExited,
+    WorkerStalled,
+)
+from pool import stimuli
+from pool.settings import PoolSettings
+from pool.shell import Pool
+from tests.pool.memory_workers import MemoryLauncher, plain_profile
+from wire.units import Seconds
+
+DEFAULT = plain_profile()
+GIB = 1024**3
+
+
+def make_pool(launcher: MemoryLauncher, **settings: object) -> Pool:
+    return Pool(
+        PoolSettings(**{"min": 0, "max": 2, **settings}),
+        launcher=launcher,
+        rng=random.Random(1),
+        memory_bytes=64 * GIB,
+    )
+
+
+async def say(pool: Pool, session: str, text: str, role: str = "default", **options: float) -> str:
+    async with pool.lease(session, plain_profile(role), **options) as lease:
+        result = await lease.prompt(text).wait()
+    return result.text
+
+
+async def test_a_session_gets_a_worker_and_its_answer(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        assert await say(pool, "alice", "hello") == "hello"
+        assert await say(pool, "alice", "again") == "hello|again"
+    assert launcher.starts == launcher.stops == ["w1"]
+
+
+async def test_conversations_on_one_worker_do_not_mix_and_are_resumed(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, max=1) as pool:
+        assert await say(pool, "alice", "a1") == "a1"
+        assert await say(pool, "bob", "b1") == "b1"
+        assert await say(pool, "alice", "a2") == "a1|a2"
+        figures = pool.statistics()
+    assert launcher.starts == ["w1"]
+    assert (figures.counters.parked, figures.counters.resumed) == (2, 1)
+
+
+async def test_events_can_be_read_one_by_one_before_the_result(autojump_clock):
+    async with make_pool(MemoryLauncher()) as pool, pool.lease("s", DEFAULT) as lease:
+        stream = lease.prompt("hello")
+        names = [event.event async for event in stream]
+    assert names == ["run_start", "assistant_message"]
+    assert stream.result is not None
+    assert stream.result.text == "hello"
+
+
+async def test_a_turn_that_is_left_early_is_aborted_and_its_worker_goes_on(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        async with pool.lease("s", DEFAULT) as lease:
+            async for _ in lease.prompt("hang"):
+                break
+        assert await say(pool, "s", "next") == "next"
+    assert launcher.starts == ["w1"]
+
+
+async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_again(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        async with pool.lease("s", DEFAULT) as lease:
+            async for _ in lease.prompt("deaf"):
+                break
+        assert await say(pool, "s", "next", timeout=60) == "next"
+    assert launcher.starts[:2] == ["w1", "w2"]
+
+
+async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhere(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        await say(pool, "s", "before")
+        with pytest.raises(WorkerExited, match="killed by signal 9"):
+            await say(pool, "s", "die")
+        assert await say(pool, "s", "after") == "before|after"
+    assert launcher.starts == ["w1", "w2"]
+
+
+async def test_a_full_pool_makes_the_next_one_wait_and_serves_it_when_a_worker_is_free(autojump_clock, nursery):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, max=1) as pool:
+        async with pool.lease("a", DEFAULT):
+            waiting = trio.Event()
+
+            async def second() -> None:
+                async with pool.lease("b", DEFAULT) as lease:
+                    assert lease.waited > 0
+                    waiting.set()
+
+            nursery.start_soon(second)
+            await trio.testing.wait_all_tasks_blocked()
+            assert pool.statistics().pool.waiting == 1
+            await trio.sleep(3)
+        await waiting.wait()
+    assert launcher.most == 1
+
+
+async def test_a_waiter_ends_at_its_deadline_with_the_figures(autojump_clock):
+    async with make_pool(MemoryLauncher(), max=1) as pool, pool.lease("a", DEFAULT):
+        started = trio.current_time()
+        with pytest.raises(AcquireTimeout, match="max=1"):
+            await pool.acquire("b", DEFAULT, timeout=7)
+        assert trio.current_time() - started == pytest.approx(7, abs=0.05)
+
+
+async def test_a_cancelled_waiter_leaves_nothing_behind(autojump_clock):
+    async with make_pool(MemoryLauncher(), max=1) as pool:
+        async with pool.lease("a", DEFAULT):
+            with trio.move_on_after(1):
+                await pool.acquire("b", DEFAULT)
+            assert pool.statistics().pool.waiting == 0
+        assert await say(pool, "c", "hello") == "hello"
+
+
+async def test_a_caller_cancelled_in_the_moment_of_its_grant_gives_the_worker_back(autojump_clock):
+    async with make_pool(MemoryLauncher(), max=1) as pool:
+        await say(pool, "a", "warm")
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await pool.acquire("a", DEFAULT)
+        assert scope.cancelled_caught
+        assert pool.statistics().counters.active == 0
+        assert await say(pool, "b", "hello", timeout=1) == "hello"
+
+
+async def test_the_waiting_list_is_bounded(autojump_clock, nursery):
+    async with make_pool(MemoryLauncher(), max=1, waiting_capacity=1) as pool, trio.open_nursery() as waiting:
+        async with pool.lease("a", DEFAULT):
+            waiting.start_soon(pool.acquire, "b", DEFAULT)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(PoolSaturated) as refused:
+                await pool.acquire("c", DEFAULT)
+            assert refused.value.retry_after is not None
+            waiting.cancel_scope.cancel()
+
+
+async def test_the_warm_path_takes_a_bound_worker_without_waiting_and_nothing_else(autojump_clock):
+    async with make_pool(MemoryLauncher()) as pool:
+        with pytest.raises(trio.WouldBlock):
+            pool.acquire_nowait("s", DEFAULT)
+        await say(pool, "s", "warm up")
+        lease = pool.acquire_nowait("s", DEFAULT)
+        assert (await lease.prompt("now").wait()).text == "warm up|now"
+        await pool.release(lease)
+        with pytest.raises(trio.WouldBlock):
+            pool.acquire_nowait("other", DEFAULT)
+
+
+async def test_releasing_twice_releases_once(autojump_clock):
+    async with make_pool(MemoryLauncher()) as pool:
+        lease = await pool.acquire("s", DEFAULT)
+        await pool.release(lease)
+        await pool.release(lease)
+        assert pool.statistics().counters.releases == 1
+
+
+async def test_a_profile_that_cannot_start_is_broken_and_others_are_unharmed(autojump_clock):
+    launcher = MemoryLauncher()
+    launcher.broken.add("bad")
+    async with make_pool(launcher, breaker_failures=3) as pool:
+        with pytest.raises(ProfileBroken) as broken:
+            await pool.acquire("s", plain_profile("bad"), timeout=300)
+        assert broken.value.stderr_tail == "boom"
+        assert await say(pool, "s", "hello") == "hello"
+
+
+async def test_a_session_whose_transcript_cannot_be_resumed_fails_alone(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, max=1) as pool:
+        await say(pool, "a", "a1")
+        launcher.damaged.update(launcher.transcripts)
+        await say(pool, "b", "b1")
+        with pytest.raises(ResumeFailed):
+            await say(pool, "a", "a2", timeout=60)
+        pool.tell(stimuli.ForgetSession("a"))
+        assert await say(pool, "a", "fresh", timeout=60) == "fresh"
+
+
+async def test_a_worker_that_answers_no_ping_is_replaced(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, min=1) as pool:
+        await say(pool, "s", "before")
+        launcher.live["w1"].deaf = True
+        await trio.sleep(120)
+        assert "w1" in launcher.stops
+        assert await say(pool, "s", "after") == "before|after"
+        assert pool.statistics().counters.exits.get("unresponsive") == 1
+
+
+async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_goes_on_if_that_helps(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, turn_stall=Seconds(60)) as pool:
+        async with pool.lease("s", DEFAULT) as lease:
+            result = await lease.prompt("hang").wait()
+        assert result.stop_reason == "aborted"
+        assert 60 <= trio.current_time() - autojump_clock.current_time() + 120
+    assert launcher.starts == ["w1"]
+
+
+async def test_a_turn_of_a_deaf_worker_ends_with_the_reason(autojump_clock):
+    async with make_pool(MemoryLauncher(), turn_stall=Seconds(60)) as pool:
+        with pytest.raises((WorkerStalled, WorkerExited)):
+            await say(pool, "s", "deaf")
+
+
+async def test_a_session_with_a_background_process_keeps_its_worker(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, max=1) as pool:
+        await say(pool, "a", "background")
+        with pytest.raises(AcquireTimeout):
+            await pool.acquire("b", DEFAULT, timeout=5)
+        launcher.live["w1"].transport.say({"event": "background", "data": {"running": 0}})
+        assert await say(pool, "b", "now") == "now"
+
+
+async def test_an_idle_worker_above_min_is_stopped_and_a_quiescent_session_is_parked(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, session_idle_timeout=Seconds(100), idle_timeout=Seconds(50)) as pool:
+        await say(pool, "s", "hello")
+        await trio.sleep(99)
+        assert launcher.stops == []
+        await trio.sleep(52)
+        assert launcher.stops == ["w1"]
+        assert await say(pool, "s", "back") == "hello|back"
+
+
+async def test_a_worker_above_max_rss_is_retired_at_a_turn_boundary(autojump_clock):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, max_rss=1000) as pool:
+        async with pool.lease("s", DEFAULT) as lease:
+            launcher.rss["w1"] = 2000
+            await trio.sleep(40)
+            assert (await lease.prompt("still here").wait()).text == "still here"
+        await trio.sleep(1)
+        assert "w1" in launcher.stops
+
+
+async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(autojump_clock, nursery):
+    async with make_pool(MemoryLauncher()) as pool:
+        with pytest.raises(UsageError):
+            pool.tell(stimuli.StopWorker("w99"))
+        async with pool.lease("s", DEFAULT) as lease:
+            stream = lease.prompt("hang")
+            await stream.take()
+            pool.tell(stimuli.StopWorker("w1"))
+            with pytest.raises(WorkerExited):
+                await stream.wait()
+
+
+async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock, nursery):
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        lease = await pool.acquire("s", DEFAULT)
+        emptied: list[bool] = []
+
+        async def drain() -> None:
+            emptied.append(await pool.drain(timeout=60))
+
+        nursery.start_soon(drain)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(PoolClosed):
+            await pool.acquire("t", DEFAULT)
+        assert (await lease.prompt("last words").wait()).text == "last words"
+        await pool.release(lease)
+        with trio.fail_after(30):
+            while not emptied:
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep(0.1)
+        assert emptied == [True]
+
+
+async def test_closing_ends_every_waiter_and_every_worker(autojump_clock):
+    launcher = MemoryLauncher()
+    outcomes: list[str] = []
+
+    async def wait_for(pool: Pool) -> None:
+        try:
+            await pool.acquire("b", DEFAULT)
+        except PoolClosed:
+            outcomes.append("closed")
+
+    async with trio.open_nursery() as callers:
+        async with make_pool(launcher, max=1) as pool:
+            await pool.acquire("a", DEFAULT)
+            callers.start_soon(wait_for, pool)
+            await trio.testing.wait_all_tasks_blocked()
+    assert outcomes == ["closed"]
+    assert launcher.live == {}
+
+
+async def test_a_pool_that_is_larger_than_the_memory_is_refused(autojump_clock):
+    with pytest.raises(UsageError, match=r"pool\.max"):
+        Pool(PoolSettings(max=1000), launcher=MemoryLauncher(), memory_bytes=GIB)
+    async with make_pool(MemoryLauncher()) as pool:
+        with pytest.raises(UsageError, match=r"pool\.max"):
+            pool.tell(stimuli.Reconfigure(PoolSettings(max=1000)))
+
+
+async def test_status_shows_the_running_turn(autojump_clock):
+    async with make_pool(MemoryLauncher()) as pool, pool.lease("s", DEFAULT) as lease:
+        assert pool.statistics().workers[0].turn_age is None
+        await lease.prompt("hang").take()
+        await trio.sleep(5)
+        (worker,) = pool.statistics().workers
+    assert worker.turn_age == pytest.approx(5, abs=0.1)
+    assert worker.session == "s"
+
+
+async def test_model_and_thinking_are_brought_in_line_before_the_grant(autojump_clock):
+    from profiles import SoftArgs
+
+    launcher = MemoryLauncher()
+    async with make_pool(launcher, max=1) as pool:
+        await say(pool, "s", "one")
+        async with pool.lease("s", plain_profile(soft=SoftArgs("p", "big", None))) as lease:
+            assert launcher.live[lease.worker_id].model == "big"
