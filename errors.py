@@ -40,7 +40,7 @@ class PoolError(Exception):
 
     code: ClassVar[str] = "pool_error"
 
-    def __init__(self, message: str, **details: Any) -> None:
+    def __init__(self, message: str, /, **details: Any) -> None:
         super().__init__(message)
         self.message = message
         self.details: dict[str, Any] = {key: value for key, value in details.items() if value is not None}
@@ -164,11 +164,11 @@ def _all_kinds(root: type[PoolError]) -> list[type[PoolError]]:
 def error_from_wire(code: str, message: str, details: Mapping[str, Any] | None = None) -> PoolError:
     """Rebuild the error that crossed a door, so that a remote caller catches the same class as a local one.
 
+    A subclass without a code of its own is one room's refinement and arrives as the class whose code it has.
     An unknown code becomes a plain ``PoolError`` that keeps the code in ``details["code"]``.
     """
-    known = {kind.code: kind for kind in _all_kinds(PoolError)}
+    known = {kind.code: kind for kind in _all_kinds(PoolError) if "code" in vars(kind)}
     fields = {str(key): value for key, value in (details or {}).items()}
-    fields.pop("message", None)
     kind = known.get(code)
     if kind is None:
         return PoolError(message, **{**fields, "code": code})

@@ -1,0 +1,236 @@
+"""The rules of the house that no linter knows: who may import whom, what the wheel holds, how large a file may be."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.house import FLOORS, ROOT, WORKSHOPS, files, imports_of, modules_of, room_of, rooms, tree_of
+
+MAX_LINES = 400
+LONGER_FILES: dict[str, str] = {}
+"""Files over the limit, each with its reason."""
+
+NOT_FOR = {
+    "rpc": {"profiles", "pool"},
+    "profiles": {"rpc"},
+    "router": {"rpc", "pool"},
+}
+"""What a room may not know although it lies below it; above it, everything."""
+
+GROUND_FLOOR = {"msgspec", "errors", "wire"}
+"""What the ground floor and its own rooms may import beside the standard library."""
+
+WITHOUT_A_CLOCK = (
+    "profiles",
+    "router",
+    "rpc/native",
+    "rpc/dialect",
+    "wire",
+    "pool/machine",
+    "pool/waiting",
+    "pool/tables",
+)
+"""Pure rooms and modules: decisions that read no clock, start no process and await nothing."""
+
+STANDARD_LIBRARY_ONLY = ("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent")
+"""Programs that must start fast, or must run whatever is installed."""
+
+PYTEST_MARKS = {"parametrize", "skip", "skipif", "xfail", "usefixtures", "filterwarnings", "trio"}
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def allowed_imports(room: str) -> set[str]:
+    if room == "agent":
+        return {"agent", "wire"}
+    return {room, *FLOORS[: FLOORS.index(room)]} - NOT_FOR.get(room, set())
+
+
+def python_files() -> list[Path]:
+    return [path for path in files() if path.suffix == ".py"]
+
+
+# --- imports ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_room_has_its_floor() -> None:
+    assert rooms() - {"agent", *FLOORS} == set()
+
+
+@pytest.mark.parametrize("room", sorted(rooms() & {"agent", *FLOORS}))
+def test_a_room_imports_only_from_the_floors_below_it(room: str) -> None:
+    ours = rooms() | WORKSHOPS
+    allowed = allowed_imports(room)
+    wrong = [found for path in modules_of(room) for found in imports_of(path) if found.top in ours - allowed]
+    assert [str(found) for found in wrong] == []
+
+
+def test_the_ground_floor_stands_on_the_standard_library_and_msgspec() -> None:
+    allowed = GROUND_FLOOR | sys.stdlib_module_names
+    wrong = [found for path in modules_of("errors", "wire") for found in imports_of(path) if found.top not in allowed]
+    assert [str(found) for found in wrong] == []
+
+
+def test_pure_modules_neither_wait_nor_read_a_clock() -> None:
+    impure = {"trio", "time", "subprocess", "socket", "threading", "asyncio"}
+    wrong = [found for path in modules_of(*WITHOUT_A_CLOCK) for found in imports_of(path) if found.top in impure]
+    assert [str(found) for found in wrong] == []
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("module", STANDARD_LIBRARY_ONLY)
+def test_programs_that_must_run_anywhere_start_without_any_installed_package(module: str) -> None:
+    package = module.partition(".")[0]
+    program = f"""
+import sys, types
+sys.modules[{package!r}] = types.ModuleType({package!r})  # bare: the room's own __init__ may import more
+sys.modules[{package!r}].__path__ = [{str(ROOT / package)!r}]
+import {module}
+"""
+    subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True, timeout=20)
+
+
+def test_imports_hidden_in_functions_are_found_too(tmp_path: Path) -> None:
+    source = tmp_path / "sample.py"
+    source.write_text(
+        "import a.b\n"
+        "def late():\n    from c import d\n    import_module('e.f')\n"
+        "if TYPE_CHECKING:\n    import g\n"
+        "text = 'import h'\n"
+    )
+    assert {found.top for found in imports_of(source)} == {"a", "c", "e", "g"}
+
+
+# --- modules ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_module_says_first_what_it_is_for() -> None:
+    silent = [path for path in modules_of(*rooms()) if not (ast.get_docstring(tree_of(path)) or "").strip()]
+    assert [str(path.relative_to(ROOT)) for path in silent] == []
+
+
+def test_no_file_is_longer_than_can_be_read_in_one_go() -> None:
+    long = {str(path.relative_to(ROOT)) for path in python_files() if len(path.read_bytes().splitlines()) > MAX_LINES}
+    assert long == set(LONGER_FILES)
+
+
+def test_no_module_keeps_a_place_to_be_filled() -> None:
+    """Module-level state outlives every ``async with``: no ``global``, no empty container that waits for content."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules_of(*rooms())
+        for node in (*module_level_places(tree_of(path)), *global_statements(tree_of(path)))
+    ]
+    assert found == []
+
+
+def global_statements(tree: ast.Module) -> list[ast.stmt]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Global)]
+
+
+def module_level_places(tree: ast.Module) -> list[ast.stmt]:
+    return [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and is_empty(node.value)]
+
+
+def is_empty(value: ast.expr | None) -> bool:
+    match value:
+        case ast.List(elts=[]) | ast.Dict(keys=[]):
+            return True
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=[]):
+            return name in ("list", "dict", "set", "deque", "Counter", "WeakSet", "WeakKeyDictionary")
+        case ast.Call(func=ast.Name(id="defaultdict")):
+            return True
+        case _:
+            return False
+
+
+@pytest.mark.parametrize(
+    ("source", "places"),
+    [
+        ("a = {}", 1),
+        ("a: list[int] = []", 1),
+        ("a = set()", 1),
+        ("a = defaultdict(list)", 1),
+        ("a = {1: 2}", 0),
+        ("def f():\n    a = []", 0),
+        ("class A:\n    b: list[int] = []", 0),
+    ],
+)
+def test_a_place_to_be_filled_is_recognised(source: str, places: int) -> None:
+    assert len(module_level_places(ast.parse(source))) == places
+
+
+# --- the project ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_mentions_a_place_outside_the_project() -> None:
+    outside = re.compile(rb"\.\./shared|(?<![\w.*])/(?:work|root)/")
+    found = [path for path in files() if outside.search(path.read_bytes())]
+    assert [str(path.relative_to(ROOT)) for path in found] == []
+
+
+def test_the_wheels_list_of_rooms_is_the_house() -> None:
+    listed = project()["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    assert {name.removesuffix(".py") for name in listed} == rooms()
+    assert listed == sorted(listed)
+
+
+@pytest.mark.process
+def test_a_built_wheel_holds_the_rooms_and_nothing_else(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=25, check=False)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name.removesuffix(".py") for name in names if not name.endswith(".dist-info")} == rooms()
+
+
+def test_ci_runs_the_check_of_the_makefile() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert re.search(r"^exec make check$", script.read_text(), re.MULTILINE)
+    prerequisites = re.search(r"^check:([^#\n]*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert prerequisites is not None
+    assert {"lint", "test"} <= set(prerequisites[1].split())
+
+
+def test_every_mark_of_a_test_is_declared() -> None:
+    declared = {line.partition(":")[0] for line in project()["tool"]["pytest"]["ini_options"]["markers"]}
+    used = {mark for path in modules_of("tests") for mark in marks_of(tree_of(path))}
+    assert used - PYTEST_MARKS <= declared
+
+
+def marks_of(tree: ast.Module) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "mark"
+    }
+
+
+def test_every_test_file_lies_in_the_folder_of_its_room() -> None:
+    folders = {path.relative_to(ROOT).parts[1] for path in modules_of("tests") if len(path.relative_to(ROOT).parts) > 2}
+    assert folders - rooms() <= {"acceptance", "sim", "fixtures", "benchmarks"}
+
+
+def test_every_program_that_the_hooks_run_before_a_commit_is_the_environments_own() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    entries = re.findall(r"entry: (\S+)", hooks)
+    assert entries
+    assert all(entry.startswith(".venv/bin/") for entry in entries)
+    assert set(re.findall(r"repo: (\S+)", hooks)) == {"local"}
+
+
+def test_the_room_of_a_file_is_its_first_folder() -> None:
+    assert room_of(ROOT / "rpc" / "pi" / "run.py") == "rpc"
+    assert room_of(ROOT / "errors.py") == "errors"

@@ -1,0 +1,119 @@
+"""Errors: each kind has one code for good, and crosses a door as itself."""
+
+import ast
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import errors
+from errors import PoolError, WorkerExited, error_from_wire
+from tests.house import modules_of, rooms, tree_of
+
+CODES = {
+    "AcquireTimeout": "acquire_timeout",
+    "NestedSaturated": "nested_saturated",
+    "PoolClosed": "pool_closed",
+    "PoolError": "pool_error",
+    "PoolSaturated": "saturated",
+    "ProfileBroken": "profile_broken",
+    "ProtocolViolation": "protocol_violation",
+    "RequestTimeout": "request_timeout",
+    "ResumeFailed": "resume_failed",
+    "RunAborted": "aborted",
+    "UsageError": "usage",
+    "WorkerError": "worker_error",
+    "WorkerExited": "worker_exited",
+    "WorkerRefused": "worker_refused",
+    "WorkerStalled": "worker_stalled",
+    "WorkerStartFailed": "worker_start_failed",
+}
+"""What clients rely on: a code may be added here, never changed."""
+
+KINDS = [getattr(errors, name) for name in CODES]
+facts = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+json_values = st.recursive(facts, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+names = st.text() | st.sampled_from(["message", "self", "code", "retry_after"])
+
+
+def test_every_error_keeps_its_code() -> None:
+    assert {kind.__name__: kind.code for kind in KINDS} == CODES
+    assert set(CODES) | {"error_from_wire"} == set(errors.__all__)
+
+
+def test_no_two_errors_of_the_house_have_the_same_code() -> None:
+    codes = Counter(code for path in modules_of(*rooms()) for code in codes_of_errors(tree_of(path)))
+    assert len(codes) >= len(CODES)
+    assert [code for code, count in codes.items() if count > 1] == []
+
+
+def codes_of_errors(tree: ast.Module) -> list[str]:
+    """The codes of all classes that are errors by their base's name; one without its own has its base's and is fine."""
+    errors_by_name = set(CODES)
+    codes: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and (node.name == "PoolError" or names_of_bases(node) & errors_by_name):
+            errors_by_name.add(node.name)
+            codes += map(constant_code, filter(is_code, node.body))
+    return codes
+
+
+def names_of_bases(node: ast.ClassDef) -> set[str]:
+    return {base.id for base in node.bases if isinstance(base, ast.Name)}
+
+
+def is_code(node: ast.stmt) -> bool:
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+    return [target.id for target in targets if isinstance(target, ast.Name)] == ["code"]
+
+
+def constant_code(node: Any) -> str:
+    return str(ast.literal_eval(node.value))
+
+
+def test_codes_are_found_along_the_line_of_descent() -> None:
+    source = "class A(PoolError):\n    code = 'a'\nclass B(A):\n    code: str = 'b'\nclass C:\n    code = 'c'\n"
+    assert codes_of_errors(ast.parse(source)) == ["a", "b"]
+
+
+def test_a_refinement_without_a_code_of_its_own_arrives_as_what_it_refines() -> None:
+    class Finer(errors.UsageError):
+        pass
+
+    raised = Finer("x")
+    assert type(error_from_wire(raised.code, raised.message)) is errors.UsageError
+
+
+@given(kind=st.sampled_from(KINDS), message=st.text(), details=st.dictionaries(names, json_values))
+def test_an_error_crosses_a_door_as_itself(kind: type[PoolError], message: str, details: dict[str, Any]) -> None:
+    raised = kind(message, **details)
+    crossed = json.loads(json.dumps([raised.code, raised.message, raised.details]))
+    rebuilt = error_from_wire(*crossed)
+    assert type(rebuilt) is kind
+    assert (rebuilt.message, rebuilt.details) == (message, raised.details)
+    assert str(rebuilt) == message
+
+
+def test_a_fact_without_a_value_is_no_fact() -> None:
+    assert PoolError("x", worker=None, session="s").details == {"session": "s"}
+
+
+def test_an_unknown_code_is_kept_beside_a_plain_error() -> None:
+    rebuilt = error_from_wire("from_the_future", "x", {"worker": "w1"})
+    assert type(rebuilt) is PoolError
+    assert rebuilt.details == {"worker": "w1", "code": "from_the_future"}
+
+
+def test_an_error_is_caught_by_whose_fault_it_is() -> None:
+    with pytest.raises(errors.WorkerError) as caught:
+        raise error_from_wire("worker_exited", "gone", {"stderr_tail": "boom"})
+    assert caught.value.stderr_tail == "boom"
+    assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize(("details", "sent"), [({}, True), ({"sent": True}, True), ({"sent": False}, False)])
+def test_a_request_counts_as_sent_unless_the_error_knows_better(details: dict[str, Any], sent: bool) -> None:  # noqa: FBT001  # pytest passes it
+    assert WorkerExited("gone", **details).sent is sent
