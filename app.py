@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from doors.live import Narrator
 
 from doors.control import serve_control
-from doors.live import Narrator
 from doors.lock import DataDirLock
 from gateway.handlers import Handlers
 from gateway.service import Gateway, open_gateway
@@ -97,7 +97,7 @@ class Supervisor:
         settings = self._settings
         async with (
             Pool(settings.pool, launcher=launcher, on_event=self._narrator.log) as pool,
-            open_gateway(pool, settings.gateway, settings.profiles, data_dir=self._data_dir) as gateway,
+            open_gateway(pool, settings.gateway, settings, data_dir=self._data_dir) as gateway,
             trio.open_nursery() as nursery,
         ):
             handlers = Handlers(gateway, self._facts)

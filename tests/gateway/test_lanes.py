@@ -1,6 +1,7 @@
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from errors import PoolSaturated
 from gateway.lanes import Lanes
@@ -13,8 +14,10 @@ async def stay(lanes: Lanes, session: str, name: str, log: list[str], leave: tri
         await leave.wait()
 
 
-async def test_runs_of_one_session_go_one_after_the_other_in_order(nursery, autojump_clock):
-    lanes, log = Lanes(GatewaySettings()), []
+async def test_runs_of_one_session_go_one_after_the_other_in_order(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    lanes, log = Lanes(GatewaySettings()), list[str]()
     leaves = [trio.Event() for _ in range(3)]
     for number, leave in enumerate(leaves):
         nursery.start_soon(stay, lanes, "s", str(number), log, leave)
@@ -26,8 +29,8 @@ async def test_runs_of_one_session_go_one_after_the_other_in_order(nursery, auto
     assert lanes.depth("s") == 0
 
 
-async def test_sessions_do_not_wait_for_each_other(nursery):
-    lanes, log, leave = Lanes(GatewaySettings()), [], trio.Event()
+async def test_sessions_do_not_wait_for_each_other(nursery: trio.Nursery) -> None:
+    lanes, log, leave = Lanes(GatewaySettings()), list[str](), trio.Event()
     nursery.start_soon(stay, lanes, "a", "a", log, leave)
     nursery.start_soon(stay, lanes, "b", "b", log, leave)
     await trio.testing.wait_all_tasks_blocked()
@@ -35,8 +38,8 @@ async def test_sessions_do_not_wait_for_each_other(nursery):
     leave.set()
 
 
-async def test_a_waiter_that_gives_up_is_passed_over(nursery):
-    lanes, log, first, last = Lanes(GatewaySettings()), [], trio.Event(), trio.Event()
+async def test_a_waiter_that_gives_up_is_passed_over(nursery: trio.Nursery) -> None:
+    lanes, log, first, last = Lanes(GatewaySettings()), list[str](), trio.Event(), trio.Event()
     nursery.start_soon(stay, lanes, "s", "first", log, first)
     await trio.testing.wait_all_tasks_blocked()
     async with trio.open_nursery() as giving_up:
@@ -51,8 +54,8 @@ async def test_a_waiter_that_gives_up_is_passed_over(nursery):
     last.set()
 
 
-async def test_a_lane_handed_to_someone_who_gives_up_in_that_moment_is_handed_on(nursery):
-    lanes, log, first, last = Lanes(GatewaySettings()), [], trio.Event(), trio.Event()
+async def test_a_lane_handed_to_someone_who_gives_up_in_that_moment_is_handed_on(nursery: trio.Nursery) -> None:
+    lanes, log, first, last = Lanes(GatewaySettings()), list[str](), trio.Event(), trio.Event()
     nursery.start_soon(stay, lanes, "s", "first", log, first)
     await trio.testing.wait_all_tasks_blocked()
     with trio.CancelScope() as scope:
@@ -72,8 +75,8 @@ async def test_a_lane_handed_to_someone_who_gives_up_in_that_moment_is_handed_on
     last.set()
 
 
-async def test_a_full_session_is_refused_and_others_are_not(nursery):
-    lanes, log, leave = Lanes(GatewaySettings(session_queue=2)), [], trio.Event()
+async def test_a_full_session_is_refused_and_others_are_not(nursery: trio.Nursery) -> None:
+    lanes, log, leave = Lanes(GatewaySettings(session_queue=2)), list[str](), trio.Event()
     for number in range(3):
         nursery.start_soon(stay, lanes, "s", str(number), log, leave)
     await trio.testing.wait_all_tasks_blocked()
@@ -83,8 +86,8 @@ async def test_a_full_session_is_refused_and_others_are_not(nursery):
     leave.set()
 
 
-async def test_all_runs_together_are_bounded(nursery):
-    lanes, log, leave = Lanes(GatewaySettings(pending_runs=2)), [], trio.Event()
+async def test_all_runs_together_are_bounded(nursery: trio.Nursery) -> None:
+    lanes, log, leave = Lanes(GatewaySettings(pending_runs=2)), list[str](), trio.Event()
     for session in ("a", "b"):
         nursery.start_soon(stay, lanes, session, session, log, leave)
     await trio.testing.wait_all_tasks_blocked()

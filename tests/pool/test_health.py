@@ -18,7 +18,7 @@ def in_turn(events: int, **facts: bool) -> Observation:
     return Observation(events=events, in_turn=True, **facts)
 
 
-def test_an_idle_worker_is_pinged_every_idle_interval():
+def test_an_idle_worker_is_pinged_every_idle_interval() -> None:
     health = Health(SETTINGS, now=0.0)
     assert health.next_look() == 15
     assert health.look(IDLE, 14.9) is Verdict.FINE
@@ -29,7 +29,7 @@ def test_an_idle_worker_is_pinged_every_idle_interval():
     assert health.look(IDLE, 30) is Verdict.PING
 
 
-def test_a_worker_in_a_turn_is_pinged_every_busy_interval():
+def test_a_worker_in_a_turn_is_pinged_every_busy_interval() -> None:
     health = Health(SETTINGS, now=0.0)
     assert health.look(in_turn(1), 15) is Verdict.PING
     health.ping_answered(15.0)
@@ -37,7 +37,7 @@ def test_a_worker_in_a_turn_is_pinged_every_busy_interval():
     assert health.look(in_turn(3), 45) is Verdict.PING
 
 
-def test_three_unanswered_pings_in_a_row_are_the_end():
+def test_three_unanswered_pings_in_a_row_are_the_end() -> None:
     health = Health(SETTINGS, now=0.0)
     now = 15.0
     for _ in range(3):
@@ -47,7 +47,7 @@ def test_three_unanswered_pings_in_a_row_are_the_end():
     assert health.look(IDLE, now) is Verdict.UNRESPONSIVE
 
 
-def test_an_answered_ping_forgives_the_unanswered_ones_before_it():
+def test_an_answered_ping_forgives_the_unanswered_ones_before_it() -> None:
     health = Health(SETTINGS, now=0.0)
     for now in (15.0, 25.0):
         assert health.look(IDLE, now) is Verdict.PING
@@ -58,21 +58,21 @@ def test_an_answered_ping_forgives_the_unanswered_ones_before_it():
     assert health.look(IDLE, 36.0) is Verdict.FINE
 
 
-def test_no_second_ping_goes_out_while_one_is_unanswered():
+def test_no_second_ping_goes_out_while_one_is_unanswered() -> None:
     health = Health(SETTINGS, now=0.0)
     assert health.look(IDLE, 15) is Verdict.PING
     assert health.look(IDLE, 24) is Verdict.FINE
     assert health.next_look() > 24
 
 
-def test_a_worker_whose_output_we_do_not_read_is_not_asked():
+def test_a_worker_whose_output_we_do_not_read_is_not_asked() -> None:
     health = Health(SETTINGS, now=0.0)
     assert health.look(in_turn(1, backpressured=True), 15) is Verdict.FINE
     assert health.next_look() == 45
     assert health.look(in_turn(1), 45) is Verdict.PING
 
 
-def test_a_silent_turn_is_aborted_then_its_worker_fails():
+def test_a_silent_turn_is_aborted_then_its_worker_fails() -> None:
     health = Health(SETTINGS, now=0.0)
     health.look(in_turn(5), 0)
     assert health.look(in_turn(5), 599) is not Verdict.ABORT_TURN
@@ -81,7 +81,7 @@ def test_a_silent_turn_is_aborted_then_its_worker_fails():
     assert health.look(in_turn(5), 610) is Verdict.STALLED
 
 
-def test_a_turn_that_ends_when_aborted_is_forgiven():
+def test_a_turn_that_ends_when_aborted_is_forgiven() -> None:
     health = Health(SETTINGS, now=0.0)
     health.look(in_turn(5), 0)
     assert health.look(in_turn(5), 600) is Verdict.ABORT_TURN
@@ -92,7 +92,7 @@ def test_a_turn_that_ends_when_aborted_is_forgiven():
 
 
 @pytest.mark.parametrize("fact", ["awaits_person", "backpressured"])
-def test_the_stall_clock_stands_while_nobody_can_expect_progress(fact):
+def test_the_stall_clock_stands_while_nobody_can_expect_progress(fact: str) -> None:
     health = Health(SETTINGS, now=0.0)
     health.look(in_turn(5), 0)
     assert health.look(in_turn(5, **{fact: True}), 500) in (Verdict.FINE, Verdict.PING)
@@ -100,13 +100,13 @@ def test_the_stall_clock_stands_while_nobody_can_expect_progress(fact):
     assert health.look(in_turn(5), 1100) is Verdict.ABORT_TURN
 
 
-def test_every_event_restarts_the_stall_clock():
+def test_every_event_restarts_the_stall_clock() -> None:
     health = Health(SETTINGS, now=0.0)
     for step in range(10):
         assert health.look(in_turn(step), step * 500.0) in (Verdict.FINE, Verdict.PING)
 
 
-def test_an_idle_worker_never_stalls():
+def test_an_idle_worker_never_stalls() -> None:
     health = Health(SETTINGS, now=0.0)
     for hour in range(1, 5):
         assert health.look(IDLE, hour * 3600.0) is Verdict.PING

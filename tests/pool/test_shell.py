@@ -1,10 +1,12 @@
 """The shell on a virtual clock, over workers made of memory."""
 
 import random
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from errors import (
     AcquireTimeout,
@@ -19,6 +21,7 @@ from errors import (
 from pool import stimuli
 from pool.settings import PoolSettings
 from pool.shell import Pool
+from profiles import SoftArgs
 from tests.pool.memory_workers import MemoryLauncher, plain_profile
 from wire.units import Seconds
 
@@ -26,7 +29,7 @@ DEFAULT = plain_profile()
 GIB = 1024**3
 
 
-def make_pool(launcher: MemoryLauncher, **settings: object) -> Pool:
+def make_pool(launcher: MemoryLauncher, **settings: Any) -> Pool:
     return Pool(
         PoolSettings(**{"min": 0, "max": 2, **settings}),
         launcher=launcher,
@@ -35,13 +38,13 @@ def make_pool(launcher: MemoryLauncher, **settings: object) -> Pool:
     )
 
 
-async def say(pool: Pool, session: str, text: str, role: str = "default", **options: float) -> str:
-    async with pool.lease(session, plain_profile(role), **options) as lease:
+async def say(pool: Pool, session: str, text: str, *, timeout: float | None = None) -> str:  # noqa: ASYNC109  # as lease
+    async with pool.lease(session, DEFAULT, timeout=timeout) as lease:
         result = await lease.prompt(text).wait()
     return result.text
 
 
-async def test_a_session_gets_a_worker_and_its_answer(autojump_clock):
+async def test_a_session_gets_a_worker_and_its_answer(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher) as pool:
         assert await say(pool, "alice", "hello") == "hello"
@@ -49,7 +52,7 @@ async def test_a_session_gets_a_worker_and_its_answer(autojump_clock):
     assert launcher.starts == launcher.stops == ["w1"]
 
 
-async def test_conversations_on_one_worker_do_not_mix_and_are_resumed(autojump_clock):
+async def test_conversations_on_one_worker_do_not_mix_and_are_resumed(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, max=1) as pool:
         assert await say(pool, "alice", "a1") == "a1"
@@ -60,7 +63,7 @@ async def test_conversations_on_one_worker_do_not_mix_and_are_resumed(autojump_c
     assert (figures.counters.parked, figures.counters.resumed) == (2, 1)
 
 
-async def test_events_can_be_read_one_by_one_before_the_result(autojump_clock):
+async def test_events_can_be_read_one_by_one_before_the_result(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher()) as pool, pool.lease("s", DEFAULT) as lease:
         stream = lease.prompt("hello")
         names = [event.event async for event in stream]
@@ -69,7 +72,7 @@ async def test_events_can_be_read_one_by_one_before_the_result(autojump_clock):
     assert stream.result.text == "hello"
 
 
-async def test_a_turn_that_is_left_early_is_aborted_and_its_worker_goes_on(autojump_clock):
+async def test_a_turn_that_is_left_early_is_aborted_and_its_worker_goes_on(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher) as pool:
         async with pool.lease("s", DEFAULT) as lease:
@@ -79,7 +82,7 @@ async def test_a_turn_that_is_left_early_is_aborted_and_its_worker_goes_on(autoj
     assert launcher.starts == ["w1"]
 
 
-async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_again(autojump_clock):
+async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_again(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher) as pool:
         async with pool.lease("s", DEFAULT) as lease:
@@ -89,7 +92,7 @@ async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_ag
     assert launcher.starts[:2] == ["w1", "w2"]
 
 
-async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhere(autojump_clock):
+async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhere(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher) as pool:
         await say(pool, "s", "before")
@@ -99,7 +102,9 @@ async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhe
     assert launcher.starts == ["w1", "w2"]
 
 
-async def test_a_full_pool_makes_the_next_one_wait_and_serves_it_when_a_worker_is_free(autojump_clock, nursery):
+async def test_a_full_pool_makes_the_next_one_wait_and_serves_it_when_a_worker_is_free(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, max=1) as pool:
         async with pool.lease("a", DEFAULT):
@@ -118,7 +123,7 @@ async def test_a_full_pool_makes_the_next_one_wait_and_serves_it_when_a_worker_i
     assert launcher.most == 1
 
 
-async def test_a_waiter_ends_at_its_deadline_with_the_figures(autojump_clock):
+async def test_a_waiter_ends_at_its_deadline_with_the_figures(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher(), max=1) as pool, pool.lease("a", DEFAULT):
         started = trio.current_time()
         with pytest.raises(AcquireTimeout, match="max=1"):
@@ -126,7 +131,7 @@ async def test_a_waiter_ends_at_its_deadline_with_the_figures(autojump_clock):
         assert trio.current_time() - started == pytest.approx(7, abs=0.05)
 
 
-async def test_a_cancelled_waiter_leaves_nothing_behind(autojump_clock):
+async def test_a_cancelled_waiter_leaves_nothing_behind(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher(), max=1) as pool:
         async with pool.lease("a", DEFAULT):
             with trio.move_on_after(1):
@@ -135,7 +140,7 @@ async def test_a_cancelled_waiter_leaves_nothing_behind(autojump_clock):
         assert await say(pool, "c", "hello") == "hello"
 
 
-async def test_a_caller_cancelled_in_the_moment_of_its_grant_gives_the_worker_back(autojump_clock):
+async def test_a_caller_cancelled_in_the_moment_of_its_grant_gives_the_worker_back(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher(), max=1) as pool:
         await say(pool, "a", "warm")
         with trio.CancelScope() as scope:
@@ -146,18 +151,21 @@ async def test_a_caller_cancelled_in_the_moment_of_its_grant_gives_the_worker_ba
         assert await say(pool, "b", "hello", timeout=1) == "hello"
 
 
-async def test_the_waiting_list_is_bounded(autojump_clock, nursery):
-    async with make_pool(MemoryLauncher(), max=1, waiting_capacity=1) as pool, trio.open_nursery() as waiting:
-        async with pool.lease("a", DEFAULT):
-            waiting.start_soon(pool.acquire, "b", DEFAULT)
-            await trio.testing.wait_all_tasks_blocked()
-            with pytest.raises(PoolSaturated) as refused:
-                await pool.acquire("c", DEFAULT)
-            assert refused.value.retry_after is not None
-            waiting.cancel_scope.cancel()
+async def test_the_waiting_list_is_bounded(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    async with (
+        make_pool(MemoryLauncher(), max=1, waiting_capacity=1) as pool,
+        trio.open_nursery() as waiting,
+        pool.lease("a", DEFAULT),
+    ):
+        waiting.start_soon(pool.acquire, "b", DEFAULT)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(PoolSaturated) as refused:
+            await pool.acquire("c", DEFAULT)
+        assert refused.value.retry_after is not None
+        waiting.cancel_scope.cancel()
 
 
-async def test_the_warm_path_takes_a_bound_worker_without_waiting_and_nothing_else(autojump_clock):
+async def test_the_warm_path_takes_a_bound_worker_without_waiting_and_nothing_else(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher()) as pool:
         with pytest.raises(trio.WouldBlock):
             pool.acquire_nowait("s", DEFAULT)
@@ -169,7 +177,7 @@ async def test_the_warm_path_takes_a_bound_worker_without_waiting_and_nothing_el
             pool.acquire_nowait("other", DEFAULT)
 
 
-async def test_releasing_twice_releases_once(autojump_clock):
+async def test_releasing_twice_releases_once(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher()) as pool:
         lease = await pool.acquire("s", DEFAULT)
         await pool.release(lease)
@@ -177,7 +185,7 @@ async def test_releasing_twice_releases_once(autojump_clock):
         assert pool.statistics().counters.releases == 1
 
 
-async def test_a_profile_that_cannot_start_is_broken_and_others_are_unharmed(autojump_clock):
+async def test_a_profile_that_cannot_start_is_broken_and_others_are_unharmed(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     launcher.broken.add("bad")
     async with make_pool(launcher, breaker_failures=3) as pool:
@@ -187,7 +195,7 @@ async def test_a_profile_that_cannot_start_is_broken_and_others_are_unharmed(aut
         assert await say(pool, "s", "hello") == "hello"
 
 
-async def test_a_session_whose_transcript_cannot_be_resumed_fails_alone(autojump_clock):
+async def test_a_session_whose_transcript_cannot_be_resumed_fails_alone(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, max=1) as pool:
         await say(pool, "a", "a1")
@@ -199,7 +207,7 @@ async def test_a_session_whose_transcript_cannot_be_resumed_fails_alone(autojump
         assert await say(pool, "a", "fresh", timeout=60) == "fresh"
 
 
-async def test_a_worker_that_answers_no_ping_is_replaced(autojump_clock):
+async def test_a_worker_that_answers_no_ping_is_replaced(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, min=1) as pool:
         await say(pool, "s", "before")
@@ -210,23 +218,25 @@ async def test_a_worker_that_answers_no_ping_is_replaced(autojump_clock):
         assert pool.statistics().counters.exits.get("unresponsive") == 1
 
 
-async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_goes_on_if_that_helps(autojump_clock):
+async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_goes_on_if_that_helps(
+    autojump_clock: MockClock,
+) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, turn_stall=Seconds(60)) as pool:
         async with pool.lease("s", DEFAULT) as lease:
             result = await lease.prompt("hang").wait()
         assert result.stop_reason == "aborted"
-        assert 60 <= trio.current_time() - autojump_clock.current_time() + 120
+        assert trio.current_time() >= 60
     assert launcher.starts == ["w1"]
 
 
-async def test_a_turn_of_a_deaf_worker_ends_with_the_reason(autojump_clock):
+async def test_a_turn_of_a_deaf_worker_ends_with_the_reason(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher(), turn_stall=Seconds(60)) as pool:
         with pytest.raises((WorkerStalled, WorkerExited)):
             await say(pool, "s", "deaf")
 
 
-async def test_a_session_with_a_background_process_keeps_its_worker(autojump_clock):
+async def test_a_session_with_a_background_process_keeps_its_worker(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, max=1) as pool:
         await say(pool, "a", "background")
@@ -236,7 +246,7 @@ async def test_a_session_with_a_background_process_keeps_its_worker(autojump_clo
         assert await say(pool, "b", "now") == "now"
 
 
-async def test_an_idle_worker_above_min_is_stopped_and_a_quiescent_session_is_parked(autojump_clock):
+async def test_an_idle_worker_above_min_is_stopped_and_a_quiescent_session_is_parked(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, session_idle_timeout=Seconds(100), idle_timeout=Seconds(50)) as pool:
         await say(pool, "s", "hello")
@@ -247,7 +257,7 @@ async def test_an_idle_worker_above_min_is_stopped_and_a_quiescent_session_is_pa
         assert await say(pool, "s", "back") == "hello|back"
 
 
-async def test_a_worker_above_max_rss_is_retired_at_a_turn_boundary(autojump_clock):
+async def test_a_worker_above_max_rss_is_retired_at_a_turn_boundary(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, max_rss=1000) as pool:
         async with pool.lease("s", DEFAULT) as lease:
@@ -258,7 +268,9 @@ async def test_a_worker_above_max_rss_is_retired_at_a_turn_boundary(autojump_clo
         assert "w1" in launcher.stops
 
 
-async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(autojump_clock, nursery):
+async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
     async with make_pool(MemoryLauncher()) as pool:
         with pytest.raises(UsageError):
             pool.tell(stimuli.StopWorker("w99"))
@@ -270,7 +282,7 @@ async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(autoj
                 await stream.wait()
 
 
-async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock, nursery):
+async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher) as pool:
         lease = await pool.acquire("s", DEFAULT)
@@ -292,7 +304,7 @@ async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock, nur
         assert emptied == [True]
 
 
-async def test_closing_ends_every_waiter_and_every_worker(autojump_clock):
+async def test_closing_ends_every_waiter_and_every_worker(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     outcomes: list[str] = []
 
@@ -302,16 +314,15 @@ async def test_closing_ends_every_waiter_and_every_worker(autojump_clock):
         except PoolClosed:
             outcomes.append("closed")
 
-    async with trio.open_nursery() as callers:
-        async with make_pool(launcher, max=1) as pool:
-            await pool.acquire("a", DEFAULT)
-            callers.start_soon(wait_for, pool)
-            await trio.testing.wait_all_tasks_blocked()
+    async with trio.open_nursery() as callers, make_pool(launcher, max=1) as pool:
+        await pool.acquire("a", DEFAULT)
+        callers.start_soon(wait_for, pool)
+        await trio.testing.wait_all_tasks_blocked()
     assert outcomes == ["closed"]
     assert launcher.live == {}
 
 
-async def test_a_pool_that_is_larger_than_the_memory_is_refused(autojump_clock):
+async def test_a_pool_that_is_larger_than_the_memory_is_refused(autojump_clock: MockClock) -> None:
     with pytest.raises(UsageError, match=r"pool\.max"):
         Pool(PoolSettings(max=1000), launcher=MemoryLauncher(), memory_bytes=GIB)
     async with make_pool(MemoryLauncher()) as pool:
@@ -319,7 +330,7 @@ async def test_a_pool_that_is_larger_than_the_memory_is_refused(autojump_clock):
             pool.tell(stimuli.Reconfigure(PoolSettings(max=1000)))
 
 
-async def test_status_shows_the_running_turn(autojump_clock):
+async def test_status_shows_the_running_turn(autojump_clock: MockClock) -> None:
     async with make_pool(MemoryLauncher()) as pool, pool.lease("s", DEFAULT) as lease:
         assert pool.statistics().workers[0].turn_age is None
         await lease.prompt("hang").take()
@@ -329,9 +340,7 @@ async def test_status_shows_the_running_turn(autojump_clock):
     assert worker.session == "s"
 
 
-async def test_model_and_thinking_are_brought_in_line_before_the_grant(autojump_clock):
-    from profiles import SoftArgs
-
+async def test_model_and_thinking_are_brought_in_line_before_the_grant(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     async with make_pool(launcher, max=1) as pool:
         await say(pool, "s", "one")
