@@ -1,6 +1,7 @@
 """From a profile to the command line that starts a worker of it, in the flags that both dialects share."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from profiles.profile import CapabilityProfile
 
@@ -39,10 +40,14 @@ def _session_dir(session_dir: str | None) -> tuple[str, ...]:
 
 
 def allows_tool(profile: CapabilityProfile, tool: str) -> bool:
-    """Whether a worker of this profile has the tool: with ``--tools`` what the list says, without it every known one."""
+    """Whether a worker of this profile has the tool: what ``--tools`` lists, or every known one without it.
+
+    Where arguments contradict each other, or a prompt reads like a flag, the answer is the narrower one.
+    """
     arguments = profile.hard_args
     if "--no-tools" in arguments:
         return False
-    if "--tools" not in arguments:
-        return True
-    return tool in arguments[arguments.index("--tools") + 1].split(",")
+    allow_lists = [value.split(",") for flag, value in pairwise(arguments) if flag == "--tools"]
+    if allow_lists:
+        return all(tool in allowed for allowed in allow_lists)
+    return "--no-builtin-tools" not in arguments

@@ -40,3 +40,15 @@ def test_an_agent_with_a_tool_list_has_only_those() -> None:
 
 def test_an_agent_without_tools_has_none() -> None:
     assert not allows_tool(profile(hard_args=("--no-tools",)), "read")
+
+
+def test_without_the_builtin_tools_only_listed_ones_are_left() -> None:
+    assert not allows_tool(profile(hard_args=("--no-builtin-tools",)), "bash")
+    assert allows_tool(profile(hard_args=("--tools", "bash", "--no-builtin-tools")), "bash")
+
+
+def test_contradicting_lists_allow_what_all_of_them_allow() -> None:
+    twice = profile(hard_args=("--tools", "bash,read", "--tools", "read"))
+    assert allows_tool(twice, "read")
+    assert not allows_tool(twice, "bash")
+    assert allows_tool(profile(hard_args=("--tools",)), "read")
