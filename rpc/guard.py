@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Self
 
 import trio
@@ -94,21 +94,32 @@ def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
     pipe = Pipe(ours)
     undo.callback(pipe.close)
     try:
-        popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", guard_main.__file__, *arguments],
-            stdin=theirs,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd="/",
-            start_new_session=True,
-        )
+        with _blocked(guard_main.IGNORED):  # a child inherits the mask: the guard is deaf from its first instruction
+            popen = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-B", guard_main.__file__, *arguments],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
     finally:
         os.close(theirs)
     undo.callback(popen.wait)
     undo.callback(popen.kill)  # before the pipe is closed, which would make it sweep
     os.set_blocking(ours, False)
     return popen, pipe
+
+
+@contextmanager
+def _blocked(signals: Iterable[signal.Signals]) -> Iterator[None]:
+    """Hold signals back in this thread for a moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 async def keep_guard(

@@ -26,6 +26,9 @@ from rpc.hunt import Hunt
 GOODBYE = b"q"
 """Written by a supervisor that has stopped its workers itself."""
 
+IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What a terminal or a service manager sends to everybody; the guard is the one who stays."""
+
 _SWEEP_TIME = 1.8  # of the two seconds after which nothing may be left
 _SETTLE_TIMES = (0.0, 0.05, 0.15)  # seconds; see sweep
 
@@ -69,7 +72,7 @@ def sweep(instance: str, cgroup: Cgroup | None) -> bool:
 
 def main(instance: str, supervisor: str, cgroup: str = "") -> int:
     """Wait, sweep, and tell by the exit code whether nothing is left."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     if wait_for_end(int(supervisor)):
         return 0

@@ -18,6 +18,7 @@ from rpc.procfs import ProcessIdentity, ProcessStat, all_pids, boot_id, descenda
 __all__ = ["Hunt", "Quarry", "SweepReport", "kill_listed", "kill_marked", "send_signal"]
 
 _BATCH = 128  # pidfds held at a time
+_LOOKS = 20  # at the list of processes, until nobody new is on it
 _RECHECK = 0.05  # seconds between two looks where there is no pidfd to wait on
 
 
@@ -107,17 +108,28 @@ class Hunt:
 
     def _find(self) -> list[Quarry]:
         """Who is left: the noted, the marked, and their descendants that hide their marker."""
-        marked = (Quarry.of(stat) for pid in all_pids() if self._is_marked(pid) and (stat := read_stat(pid)))
-        roots = {quarry for quarry in (*self._noted, *marked) if quarry.is_alive()}
+        roots = {quarry for quarry in (*self._noted, *self._marked()) if quarry.is_alive()}
         family = {Quarry.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}
         living = roots | {quarry for quarry in family if quarry.is_alive()}
         # A supervisor that a worker's tool started may sweep that very worker later: it spares itself.
         self._noted = {quarry for quarry in living if quarry.pid != os.getpid()}
         return sorted(self._noted)
 
-    def _is_marked(self, pid: int) -> bool:
-        marker = marker_of(pid)
-        return marker is not None and self._matches(marker)
+    def _marked(self) -> Iterator[Quarry]:
+        """Who carries the marker: a look at all processes, then again and again at those that came meanwhile.
+
+        One that forks and ends all the time is never where a single look expects it.
+        """
+        seen: set[int] = set()
+        for _ in range(_LOOKS):
+            fresh = set(all_pids()) - seen
+            if not fresh:
+                return
+            seen |= fresh
+            for pid in fresh:
+                marker = marker_of(pid)
+                if marker is not None and self._matches(marker) and (stat := read_stat(pid)):
+                    yield Quarry.of(stat)
 
     def _strike(self, batch: Iterable[Quarry], deadline: float) -> None:
         """Kill a batch and wait until it is dead, or the deadline."""

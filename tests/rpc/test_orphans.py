@@ -1,0 +1,227 @@
+"""Adopting, reaping and sweeping: every orphan ends, and nobody's exit status or process is taken from him."""
+
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from errors import UsageError
+from rpc.children import ChildRegistry
+from rpc.hunt import SweepReport
+from rpc.orphans import Reaper, become_subreaper, sweep, sweep_adopted, sweep_instance, sweep_previous
+from rpc.procfs import ProcessIdentity, boot_id, children_of, identify, read_stat
+from rpc.statefile import SupervisorState
+from rpc.transport import ExitStatus
+from tests.rpc.procs import DOUBLE_FORK, LIMIT, is_alive, read_all, read_line, running, spec_of
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def subreaper() -> Iterator[None]:
+    """We adopt orphans for the length of one test."""
+    if not become_subreaper():
+        pytest.skip("no subreaper on this platform")
+    yield
+    become_subreaper(enabled=False)
+
+
+# Leaves orphans that end with a code of their own, then ends with the code that it is asked for.
+LITTER = """
+import os, sys
+code, orphans = map(int, input().split())
+for _ in range(orphans):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(99)
+        os._exit(98)
+    os.wait()
+sys.exit(code)
+"""
+
+
+async def test_exit_statuses_stay_right_while_a_hundred_orphans_are_reaped(subreaper: None) -> None:
+    children = ChildRegistry()
+    reaper = Reaper(children)
+    statuses: dict[int, ExitStatus] = {}
+
+    async def one(code: int) -> None:
+        async with running(spec_of(LITTER), children=children) as process:
+            process.send_nowait(b"%d 4\n" % code)
+            statuses[code] = await process.wait_exit()
+
+    with trio.fail_after(LIMIT):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(reaper.run)
+            async with trio.open_nursery() as workers:
+                for code in range(30):
+                    workers.start_soon(one, code)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    reaper.reap_nowait()
+    assert statuses == {code: ExitStatus(code=code) for code in range(30)}
+    assert reaper.reaped == 120
+    assert _zombies() == []
+
+
+def _zombies() -> list[int]:
+    stats = map(read_stat, children_of(os.getpid()))
+    return [stat.pid for stat in stats if stat is not None and stat.state == "Z"]
+
+
+def test_somebody_elses_ordinary_subprocess_keeps_its_exit_status(subreaper: None) -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(7)"]) as stranger:
+        os.waitid(os.P_PID, stranger.pid, os.WEXITED | os.WNOWAIT)
+        assert Reaper(ChildRegistry()).reap_nowait() == 0
+    assert stranger.returncode == 7
+
+
+class TellingReaper(Reaper):
+    """Says when it has reaped something."""
+
+    def __init__(self, children: ChildRegistry) -> None:
+        super().__init__(children)
+        self.done = trio.Event()
+
+    def reap_nowait(self) -> int:
+        count = super().reap_nowait()
+        if count:
+            self.done.set()
+        return count
+
+
+async def test_an_orphan_of_a_worker_is_reaped_when_it_ends(subreaper: None) -> None:
+    children = ChildRegistry()
+    async with running(spec_of(DOUBLE_FORK + "input()"), children=children) as process:
+        tool = int(await read_line(process))
+        stat = read_stat(tool)
+        assert stat is not None
+        assert stat.parent == os.getpid()  # adopted
+        async with trio.open_nursery() as nursery:
+            reaper = TellingReaper(children)
+            await nursery.start(reaper.run)
+            assert not reaper.done.is_set()
+            os.kill(tool, signal.SIGKILL)
+            await reaper.done.wait()
+            assert read_stat(tool) is None
+            nursery.cancel_scope.cancel()
+
+
+async def test_adopted_processes_that_hide_everything_end_with_the_supervisor(subreaper: None) -> None:
+    code = """
+import os, sys
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve(sys.executable, ["python", "-S", "-c",
+                  "import os, time; os.write(1, b'%d' % os.getpid()); time.sleep(600)"], {})
+    os._exit(0)
+os.wait(); input()
+"""
+    children = ChildRegistry()
+    async with running(spec_of(code), children=children) as process:
+        tool = int(await read_line(process))
+        await process.stop(force=True)
+        assert is_alive(tool)  # no marker, no descent, no cgroup: not this worker's for all we know
+    assert await sweep_adopted(children) == SweepReport(killed=(tool,))
+    assert Reaper(children).reap_nowait() == 1
+
+
+async def test_an_instance_is_swept_by_its_marker_and_no_other_is() -> None:
+    ours, other = secrets.token_hex(8), secrets.token_hex(8)
+    async with running(spec_of(DOUBLE_FORK + "input()", instance=ours)) as process:
+        tool = int(await read_line(process))
+        async with running(spec_of("input()", instance=other)) as bystander:
+            report = await sweep_instance(ours)
+            assert set(report.killed) == {process.pid, tool}
+            assert report.left == ()
+            assert is_alive(bystander.pid)
+        assert await process.wait_exit() == ExitStatus(signal=signal.SIGKILL)
+
+
+async def test_a_process_that_forks_all_the_time_does_not_escape(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    code = f"""
+import fcntl, os, time
+file = open({str(lock)!r})
+fcntl.flock(file, fcntl.LOCK_EX)
+print(1, flush=True)
+end = time.monotonic() + 15
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.001)
+"""
+    async with running(spec_of(code)) as process:
+        assert await read_line(process) == "1"
+        await process.stop()  # the first of them was gone at once; the others hop on
+        assert process.remains.left == ()
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held by whoever of them lives
+
+
+async def test_what_a_state_file_lists_is_killed_if_it_is_still_the_same_process() -> None:
+    async with running(spec_of(DOUBLE_FORK + "input()")) as process:
+        tool = int(await read_line(process))
+        report = await sweep([process.identity])
+        assert set(report.killed) == {process.pid, tool}
+        assert await process.wait_exit() == ExitStatus(signal=signal.SIGKILL)
+
+
+@pytest.mark.parametrize("lie", ["start_time", "boot_id", "marker"])
+async def test_a_stranger_with_a_dead_workers_pid_is_never_signalled(lie: str) -> None:
+    async with running(spec_of("input()")) as process:
+        listed = process.identity
+        wrong: dict[str, ProcessIdentity] = {
+            "start_time": listed._replace(start_time=listed.start_time - 1, marker="gone:w1"),
+            "boot_id": listed._replace(boot_id="another"),
+            "marker": listed._replace(marker="gone:w1"),
+        }
+        assert await sweep([wrong[lie]]) == SweepReport(strangers=(process.pid,))
+        process.send_nowait(b"\n")
+        assert await process.wait_exit() == ExitStatus(code=0)
+
+
+async def test_a_listed_process_that_is_gone_is_no_matter() -> None:
+    async with running(spec_of("pass")) as process:
+        await process.stop()
+    assert await sweep([process.identity]) == SweepReport()
+
+
+async def test_the_next_supervisor_ends_what_the_last_one_left(tmp_path: Path) -> None:
+    path = tmp_path / "workers.json"
+    instance = secrets.token_hex(8)
+    assert await sweep_previous(path) == SweepReport()
+    async with running(spec_of("input()", instance=instance)) as listed:
+        async with running(spec_of("input()", instance=instance)) as unlisted:  # spawned after the last write
+            dead = identify(os.getpid())._replace(start_time=1)
+            state = SupervisorState(instance=instance, supervisor=dead, workers=[listed.identity])
+            path.write_bytes(msgspec.json.encode(state))
+            report = await sweep_previous(path)
+            assert {listed.pid, unlisted.pid} == set(report.killed)
+            await unlisted.wait_exit()
+        await listed.wait_exit()
+
+
+async def test_a_supervisor_that_still_runs_keeps_its_workers(tmp_path: Path) -> None:
+    path = tmp_path / "workers.json"
+    async with running(spec_of("input()")) as process:
+        me = identify(os.getpid())
+        assert me.boot_id == boot_id()
+        state = SupervisorState(instance="other", supervisor=me, workers=[process.identity])
+        path.write_bytes(msgspec.json.encode(state))
+        with pytest.raises(UsageError, match=f"pid {os.getpid()}"):
+            await sweep_previous(path)
+        assert is_alive(process.pid)
+        process.send_nowait(b"\n")
+        assert await read_all(process) == b""
