@@ -351,6 +351,20 @@ async def test_partial_writes_are_finished_before_the_next_line_begins(
         nursery.cancel_scope.cancel()
 
 
+async def test_a_line_cannot_overtake_one_that_was_begun_when_room_comes_up_in_between(
+    autojump_clock: MockClock,
+) -> None:
+    worker = MemoryTransport(stdin_capacity=10)
+    async with running(worker) as client:
+        client.submit("steer", {"text": "first"})
+        worker.read_input(10)  # room again, but the writer task has not run yet
+        client.submit("ping")
+        for _ in range(20):
+            await trio.testing.wait_all_tasks_blocked()
+            worker.read_input(10)
+        assert [(await worker.next_request())["method"] for _ in range(2)] == ["steer", "ping"]
+
+
 async def test_a_worker_that_does_not_read_stalls_callers_until_it_reads(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:

@@ -198,13 +198,41 @@ async def test_a_turn_over_its_time_is_aborted_and_fails(autojump_clock: MockClo
         assert client.statistics().pending == 1  # the abort's own answer, until its deadline
 
 
+async def test_a_worker_that_ignores_the_abort_cannot_hold_up_the_end_of_the_time(autojump_clock: MockClock) -> None:
+    worker = MemoryTransport()
+    async with running(worker, RpcSettings(abort_grace=Seconds(2))) as client:
+        seen: list[str | None] = []
+        worker.say({"event": "run_start"})
+        with pytest.raises(RequestTimeout):
+            await read_turn(client, seen, timeout=5)
+        assert seen == ["run_start"]
+        assert trio.current_time() == pytest.approx(7)
+
+
+async def test_leaving_early_with_a_full_buffer_still_hears_the_run_end(autojump_clock: MockClock) -> None:
+    worker = MemoryTransport()
+    async with running(worker, RpcSettings(subscriber_events=1)) as client:
+        async with open_turn(client, HELLO) as turn:
+            for _ in range(10):
+                worker.say(piece("x"))
+            worker.say({"id": "1", "result": {"stop_reason": "aborted"}})
+            await anext(turn)
+            await trio.testing.wait_all_tasks_blocked()
+            assert client.statistics().backpressured
+        assert trio.current_time() == 0
+        assert turn.result.stop_reason == "aborted"
+
+
 async def test_a_block_that_does_not_read_is_aborted_in_time_all_the_same(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker) as client:
-        with pytest.raises(RequestTimeout):
+        aborts = []
+        with pytest.raises(RequestTimeout):  # noqa: PT012 - the block goes on after the deadline; that is the point
             async with open_turn(client, HELLO, timeout=5):
-                await trio.sleep(20)
-        assert worker.written.count(b'"method":"abort"') == 1
+                for _ in range(3):
+                    await trio.sleep(3)
+                    aborts.append(worker.written.count(b'"method":"abort"'))
+        assert aborts == [0, 1, 1]
 
 
 async def test_a_result_of_another_shape_is_the_workers_fault(autojump_clock: MockClock) -> None:

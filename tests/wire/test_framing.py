@@ -127,8 +127,9 @@ def test_one_object_a_line_is_the_hot_path_and_keeps_order() -> None:
     assert decoded.contaminated == []
 
 
-def test_two_objects_on_a_line_are_contamination_even_when_a_blank_line_makes_the_counts_agree() -> None:
-    decoded = decode(b'{"event":"a"}{"event":"b"}\n\n')
+@pytest.mark.parametrize("end", [b"\n", b"\n\n", b"\n \n"])
+def test_two_objects_on_a_line_are_contamination_even_when_a_blank_line_makes_the_counts_agree(end: bytes) -> None:
+    decoded = decode(b'{"event":"a"}{"event":"b"}' + end)
     assert decoded.messages == []
     assert decoded.contaminated == [b'{"event":"a"}{"event":"b"}']
 
