@@ -1,0 +1,330 @@
+"""The pool's decisions as one pure state machine: ``handle(stimulus, now) -> actions``.
+
+It never awaits, reads no clock and touches no process; the shell tells it what happened and carries out what it says.
+This file is the front: it takes each stimulus to the part that knows it, and lets the pump run after every one.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from errors import UsageError
+from pool import audit, refusals, report, stimuli
+from pool.actions import Action, Reject, StopReason
+from pool.fleet import Fleet
+from pool.leases import Leases
+from pool.placing import Placing
+from pool.pump import Pump
+from pool.records import Session, Worker
+from pool.settings import PoolSettings
+from pool.snapshot import MachineSnapshot, WorkerExplanation
+from pool.starts import Starts
+from pool.state import State, check_settings
+from pool.stimuli import FailureKind, Stimulus
+from pool.tables import MODE_MOVES, Mode, SessionState, WorkerState, checked
+from pool.upkeep import Upkeep
+from profiles.profile import CapabilityProfile
+
+__all__ = ["PoolMachine"]
+
+
+class PoolMachine:
+    """Who gets which worker.
+
+    Args:
+        settings: limits and times; UsageError where they contradict each other.
+        rng: for jitter; a seeded one makes every decision repeatable.
+        now: seconds on the clock that every later ``now`` is read from. It never goes back.
+    """
+
+    def __init__(self, settings: PoolSettings, *, rng: random.Random, now: float) -> None:
+        self._state = State(settings, rng, now)
+        self._starts = Starts(self._state)
+        self._fleet = Fleet(self._state, self._starts)
+        self._leases = Leases(self._state, self._fleet)
+        self._placing = Placing(self._state, self._starts, self._fleet, self._leases)
+        self._pump = Pump(self._state, self._starts, self._fleet, self._leases, self._placing)
+        self._upkeep = Upkeep(self._state, self._starts)
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            stimuli.Acquire: self._acquire,
+            stimuli.Cancel: self._cancel,
+            stimuli.Release: self._release,
+            stimuli.Busy: self._busy,
+            stimuli.Quiet: self._quiet,
+            stimuli.Background: self._background,
+            stimuli.Usage: self._usage,
+            stimuli.SessionKnown: self._session_known,
+            stimuli.ForgetSession: self._forget_session,
+            stimuli.WorkerReady: self._worker_ready,
+            stimuli.WorkerResetDone: self._worker_reset_done,
+            stimuli.WorkerReconciled: self._worker_reconciled,
+            stimuli.WorkerFailed: self._worker_failed,
+            stimuli.WorkerExited: self._worker_exited,
+            stimuli.StopWorker: self._stop_worker,
+            stimuli.RecycleWorker: self._recycle_worker,
+            stimuli.Prewarmed: self._prewarmed,
+            stimuli.Tick: self._tick,
+            stimuli.Reconfigure: self._reconfigure,
+            stimuli.Pause: self._pause,
+            stimuli.Resume: self._resume,
+            stimuli.Drain: self._drain,
+            stimuli.Close: self._close,
+        }
+
+    def handle(self, stimulus: Stimulus, now: float) -> list[Action]:
+        """Take in one fact and say what is to be done, in order.
+
+        Everything that was due by ``now`` happens first. Raises UsageError where the stimulus makes no sense; it then
+        changes nothing, and what was due is returned by the next call (``next_wakeup`` says at once).
+        """
+        state = self._state
+        state.now = max(state.now, now)
+        if state.timers.fire(state.now):
+            self._settle()
+        self._handlers[type(stimulus)](stimulus)
+        self._settle()
+        actions, state.actions = state.actions, []
+        return actions
+
+    def next_wakeup(self) -> float | None:
+        """When the next Tick is needed, on the machine's clock; None = nothing is due."""
+        return self._state.now if self._state.actions else self._state.timers.next_at()
+
+    def is_warm(self, session: str, profile: CapabilityProfile) -> bool:
+        """Whether an ordinary Acquire would be granted in the same step, by the session's own worker."""
+        state = self._state
+        known, kind = state.sessions.get(session), state.kinds.get(profile.signature)
+        if known is None or kind is None or known.state is not SessionState.ACTIVE or known.worker is None:
+            return False
+        worker = known.worker
+        return (
+            state.mode is Mode.RUNNING
+            and worker.preparation is None
+            and worker.soft == profile.soft
+            and worker.serves(kind)
+            and (worker.ordinary > 0 or state.quota_open)
+        )
+
+    def snapshot(self, now: float) -> MachineSnapshot:
+        """A frozen picture, consistent with itself."""
+        return report.snapshot(self._state, now)
+
+    def explain(self, session: str | None, profile: CapabilityProfile | None = None) -> list[WorkerExplanation]:
+        """How well every worker fits ``profile``, or what ``session`` asked for last; else UsageError."""
+        return report.explain(self._state, session, profile)
+
+    def validate(self) -> None:
+        """Check every invariant over the whole state; raises AssertionError. A test aid, O(everything)."""
+        audit.validate(self._state)
+
+    def _settle(self) -> None:
+        self._pump.run()
+        self._upkeep.run()
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def _acquire(self, acquire: stimuli.Acquire) -> None:
+        state = self._state
+        request = acquire.request
+        if request in state.requests or request in state.holds or request in state.lost:
+            raise UsageError(f"request {request!r} is in use already")
+        if state.mode in (Mode.DRAINING, Mode.CLOSED):
+            state.counters.refused += 1
+            state.actions.append(Reject(request, refusals.closed(state.figures(), state.mode.value)))
+            return
+        waiter = state.new_waiter(acquire)
+        session = waiter.session
+        session.profile = acquire.profile
+        if session.failed is not None:
+            state.reject(waiter, session.failed)
+            return
+        self._placing.place(waiter, may_wait=acquire.spawn)
+
+    def _cancel(self, cancel: stimuli.Cancel) -> None:
+        self._leases.cancel(cancel.request)
+
+    def _release(self, release: stimuli.Release) -> None:
+        self._leases.release(release.hold, release.turns)
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    def _busy(self, busy: stimuli.Busy) -> None:
+        session = self._state.session_of(busy.session)
+        session.busy = True
+        if session.state is SessionState.ACTIVE and session.worker is not None:
+            self._fleet.refresh(session.worker)
+
+    def _quiet(self, quiet: stimuli.Quiet) -> None:
+        session = self._state.sessions.get(quiet.session)
+        if session is None:
+            return
+        session.busy = False
+        if session.state is SessionState.ACTIVE and session.worker is not None:
+            self._fleet.refresh(session.worker)
+        self._state.forget_if_empty(session)
+
+    def _session_known(self, known: stimuli.SessionKnown) -> None:
+        session = self._state.session_of(known.session)
+        session.transcript = known.transcript
+        self._state.forget_if_empty(session)
+
+    def _forget_session(self, forget: stimuli.ForgetSession) -> None:
+        session = self._state.sessions.get(forget.session)
+        if session is None:
+            return
+        self._check_forgettable(session)
+        session.transcript = session.failed = None
+        session.resume_failures = 0
+        self._fleet.detach(session)
+        self._state.forget_if_empty(session)
+
+    def _check_forgettable(self, session: Session) -> None:
+        preparing = session.worker is not None and session.worker.session is session and session.worker.preparation
+        if session.holds or preparing:
+            raise UsageError(f"session {session.key!r} is in use", session=session.key)
+
+    # --- workers ----------------------------------------------------------------------------------------------------
+
+    def _worker(self, name: str) -> Worker | None:
+        """The worker of that id; None for late news of a dead one. Raises UsageError for an id never given out."""
+        worker = self._state.workers.get(name)
+        if worker is None:
+            number = name[1:]
+            if not (name[:1] == "w" and number.isascii() and number.isdigit() and int(number) <= self._starts.spawned):
+                raise UsageError(f"there is no worker {name!r}", worker=name)
+        return worker
+
+    def _live_worker(self, name: str) -> Worker:
+        worker = self._state.workers.get(name)
+        if worker is None:
+            raise UsageError(f"there is no worker {name!r}", worker=name)
+        return worker
+
+    def _working(self, name: str) -> Worker | None:
+        """The same, but None also for one that has been told to stop: what it still says changes nothing."""
+        worker = self._worker(name)
+        return None if worker is None or worker.state is WorkerState.STOPPING else worker
+
+    def _worker_ready(self, ready: stimuli.WorkerReady) -> None:
+        worker = self._working(ready.worker)
+        if worker is None:
+            return
+        if worker.state is not WorkerState.STARTING:
+            raise UsageError(f"worker {worker.id} was ready before", worker=worker.id)
+        self._fleet.ready(worker)
+
+    def _worker_reset_done(self, done: stimuli.WorkerResetDone) -> None:
+        worker = self._working(done.worker)
+        if worker is not None:
+            self._leases.reset_done(worker, done.session, done.transcript)
+
+    def _worker_reconciled(self, reconciled: stimuli.WorkerReconciled) -> None:
+        worker = self._working(reconciled.worker)
+        if worker is not None:
+            self._leases.reconciled(worker)
+
+    def _worker_failed(self, failed: stimuli.WorkerFailed) -> None:
+        worker = self._working(failed.worker)
+        if worker is None:
+            return
+        kind = failed.kind
+        if kind is FailureKind.RECONCILE:
+            self._leases.reconcile_failed(worker, failed.error)
+            return
+        if worker.state is WorkerState.STARTING:
+            kind = FailureKind.START
+        self._leases.failed(worker, kind, failed.error)
+        if not worker.proven and worker.failure is not FailureKind.RESUME:
+            self._starts.charge(worker.kind, failed.error)
+
+    def _worker_exited(self, exited: stimuli.WorkerExited) -> None:
+        worker = self._worker(exited.worker)
+        if worker is not None:
+            self._fleet.exited(worker, exited.error)
+
+    def _background(self, background: stimuli.Background) -> None:
+        worker = self._working(background.worker)
+        if worker is None:
+            return
+        worker.background = background.running
+        if worker.session is None and background.running and worker.state is not WorkerState.STARTING:
+            self._fleet.stop(worker, StopReason.RETIRED)
+        else:
+            self._fleet.refresh(worker)
+
+    def _usage(self, usage: stimuli.Usage) -> None:
+        limit = self._state.settings.max_rss
+        for name, rss in usage.rss.items():
+            worker = self._state.workers.get(name)
+            if worker is not None:
+                worker.rss = rss
+                if limit and rss > limit:
+                    self._fleet.condemn(worker, "rss")
+
+    def _stop_worker(self, stop: stimuli.StopWorker) -> None:
+        self._fleet.stop(self._live_worker(stop.worker), StopReason.OPERATOR)
+
+    def _recycle_worker(self, recycle: stimuli.RecycleWorker) -> None:
+        self._fleet.condemn(self._live_worker(recycle.worker), "recycle")
+
+    def _prewarmed(self, prewarmed: stimuli.Prewarmed) -> None:
+        self._upkeep.set_targets(prewarmed.targets)
+        self._fleet.reclaim()
+
+    # --- the pool ---------------------------------------------------------------------------------------------------
+
+    def _tick(self, _: stimuli.Tick) -> None:
+        """What is due has happened already."""
+
+    def _reconfigure(self, reconfigure: stimuli.Reconfigure) -> None:
+        state = self._state
+        check_settings(reconfigure.settings)
+        state.settings = reconfigure.settings
+        state.bucket.reconfigure(state.settings.spawn_burst, state.settings.spawn_rate)
+        for worker in list(state.workers.values()):
+            if worker in state.index:
+                self._fleet.arm_idle(worker)
+            if worker.state in (WorkerState.IDLE, WorkerState.LEASED):
+                self._fleet.arm_age(worker)
+        self._fleet.shed()
+        self._fleet.reclaim()
+        self._pump.wake_all()
+
+    def _move(self, mode: Mode) -> None:
+        state = self._state
+        if mode not in MODE_MOVES[state.mode]:
+            raise UsageError(f"the pool is {state.mode.value} and cannot become {mode.value}")
+        state.mode = checked(MODE_MOVES, state.mode, mode)
+        state.notify(f"pool_{mode.value}")
+
+    def _pause(self, _: stimuli.Pause) -> None:
+        if self._state.mode is not Mode.PAUSED:
+            self._move(Mode.PAUSED)
+
+    def _resume(self, _: stimuli.Resume) -> None:
+        if self._state.mode is not Mode.RUNNING:
+            self._move(Mode.RUNNING)
+            self._pump.wake_all()
+
+    def _drain(self, _: stimuli.Drain) -> None:
+        if self._state.mode in (Mode.RUNNING, Mode.PAUSED):
+            self._move(Mode.DRAINING)
+            self._refuse_all()
+            self._stop_all(StopReason.DRAINED, lambda worker: worker.quiescent)
+
+    def _close(self, _: stimuli.Close) -> None:
+        if self._state.mode is not Mode.CLOSED:
+            self._move(Mode.CLOSED)
+            self._refuse_all()
+            self._stop_all(StopReason.CLOSED, lambda _: True)
+
+    def _refuse_all(self) -> None:
+        state = self._state
+        error = refusals.closed(state.figures(), state.mode.value)
+        for waiter in list(state.requests.values()):
+            state.reject(waiter, error)
+
+    def _stop_all(self, reason: StopReason, wanted: Callable[[Worker], bool]) -> None:
+        for worker in list(self._state.workers.values()):
+            if wanted(worker):
+                self._fleet.stop(worker, reason)

@@ -1,0 +1,130 @@
+"""Where a request goes: at once to its own or a free worker, onto the waiting list, or away with an error."""
+
+from pool import refusals
+from pool.actions import StopReason
+from pool.fleet import Fleet
+from pool.leases import Leases
+from pool.records import Session, Worker
+from pool.starts import Starts
+from pool.state import State
+from pool.tables import Mode, SessionState, WaiterState
+from pool.waiting import Waiter
+
+__all__ = ["Placing"]
+
+
+class Placing:
+    """The first steps of acquiring, and the door of the waiting list."""
+
+    def __init__(self, state: State, starts: Starts, fleet: Fleet, leases: Leases) -> None:
+        self._state = state
+        self._starts = starts
+        self._fleet = fleet
+        self._leases = leases
+
+    def place(self, waiter: Waiter, *, may_wait: bool) -> None:
+        """Serve a new request at once, put it on the waiting list, or refuse it."""
+        state = self._state
+        session = waiter.session
+        if session.state is not SessionState.PARKED:
+            if self._take_own(waiter):
+                return
+        elif not session.waiting and self._take_free(waiter):
+            return
+        if not may_wait:
+            if not (session.state is SessionState.PARKED and not session.waiting and self._rebind_now(waiter)):
+                state.reject(waiter, refusals.saturated(state.figures(), "nothing fits right now", state.retry_after))
+            return
+        if not self._admit(waiter):
+            return
+        state.wait(waiter, WaiterState.BLOCKED)
+        self.revisit(session)
+
+    def revisit(self, session: Session) -> None:
+        """Look again at the waiting requests of one session."""
+        state = self._state
+        if session.state is SessionState.ACTIVE:
+            self._leases.settle(session)
+        elif session.state is SessionState.PARKED:
+            state.requeue(session)
+        elif session.worker is not None and session.worker in state.index:
+            self._return_home(session, session.worker)
+
+    def _return_home(self, session: Session, worker: Worker) -> None:
+        """A parking session whose old worker is free: back to it, or if it does not fit, away with it."""
+        state = self._state
+        for waiter in session.in_order():
+            if self._take_own(waiter):
+                return
+            if worker.drifted or not worker.kind.serves(waiter.kind):
+                self._fleet.stop(worker, StopReason.RETIRED)
+                return
+            if not state.may_take(worker, waiter):
+                state.gate_off(waiter)
+
+    def _take_own(self, waiter: Waiter) -> bool:
+        """Steps on the worker that has (or still keeps open) the session's conversation."""
+        state = self._state
+        session = waiter.session
+        worker = session.worker
+        if session.state is SessionState.ACTIVE:
+            return self._leases.take_bound(waiter)
+        if worker is None or worker not in state.index or state.mode is not Mode.RUNNING:
+            return False
+        if worker.drifted or not worker.kind.serves(waiter.kind) or not state.may_take(worker, waiter):
+            return False
+        self._leases.lease(worker, waiter)
+        return True
+
+    def _take_free(self, waiter: Waiter) -> bool:
+        state = self._state
+        if state.mode is not Mode.RUNNING or not (waiter.privileged or state.quota_open):
+            return False
+        worker = state.index.match_free(waiter.kind)
+        if worker is None:
+            return False
+        self._leases.lease(worker, waiter)
+        return True
+
+    def _rebind_now(self, waiter: Waiter) -> bool:
+        """Rebind for a request that does not wait; never past those who do."""
+        state = self._state
+        if state.mode is not Mode.RUNNING or waiter.kind.queued or not (waiter.privileged or state.quota_open):
+            return False
+        worker = state.index.match_quiet(waiter.kind)
+        if worker is None:
+            return False
+        self._leases.lease(worker, waiter)
+        return True
+
+    def _admit(self, waiter: Waiter) -> bool:
+        """Whether the request may wait; it is refused here if not."""
+        state = self._state
+        kind = waiter.kind
+        if waiter.deadline <= state.now:
+            state.expire(waiter)
+            return False
+        if waiter.session.state is SessionState.PARKED and kind.budget.broken and not self._rebinds_at_once(waiter):
+            state.reject(waiter, refusals.broken(state.figures(), kind, state.now))
+            return False
+        if not waiter.bounded or state.waiting.bounded < state.settings.waiting_capacity:
+            return True
+        if self._rebinds_at_once(waiter):
+            return True
+        loser = state.waiting.lowest_below(waiter.priority)
+        error = refusals.saturated(state.figures(), "the waiting list is full", state.retry_after)
+        state.reject(waiter if loser is None else loser, error)
+        return loser is not None
+
+    def _rebinds_at_once(self, waiter: Waiter) -> bool:
+        """Whether the pump that follows will serve this request by a quiet worker."""
+        state = self._state
+        kind = waiter.kind
+        return (
+            state.mode is Mode.RUNNING
+            and waiter.session.state is SessionState.PARKED
+            and (waiter.privileged or state.quota_open)
+            and not kind.queued
+            and self._starts.gate_for(kind) is not None
+            and state.index.match_quiet(kind) is not None
+        )

@@ -1,0 +1,149 @@
+"""The machine's state as frozen structs: what status, errors and tests may look at. Times are seconds."""
+
+import msgspec
+
+__all__ = [
+    "CounterFigures",
+    "Figures",
+    "MachineSnapshot",
+    "ProfileFigures",
+    "SessionFigures",
+    "WaiterFigures",
+    "WorkerExplanation",
+    "WorkerFigures",
+]
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool in seven numbers; ``total`` counts live processes, starting and stopping ones included."""
+
+    total: int
+    idle: int
+    leased: int
+    starting: int
+    stopping: int
+    waiting: int
+    max: int
+
+    def __str__(self) -> str:
+        return (
+            f"total={self.total} idle={self.idle} leased={self.leased} starting={self.starting} "
+            f"stopping={self.stopping} waiting={self.waiting} max={self.max}"
+        )
+
+
+class CounterFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums since start; ``sum(grants) == releases + lost + active``."""
+
+    spawned: int
+    exits: dict[str, int]
+    """By cause: why we stopped it, what it failed at, or ``crashed``."""
+    evicted: int
+    parked: int
+    resumed: int
+    grants: dict[str, int]
+    """By match level."""
+    releases: int
+    lost: int
+    """Holds that ended with their worker's death."""
+    active: int
+    """Holds in force now."""
+    enqueued: int
+    served: int
+    """Requests that had to wait and were granted."""
+    expired: int
+    refused: int
+    cancelled: int
+
+
+class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker process."""
+
+    id: str
+    profile: str
+    """Short signature."""
+    agent: str
+    role: str
+    state: str
+    session: str | None
+    preparing: bool
+    """Whether it is being reset or reconciled right now."""
+    holds: int
+    background: int
+    turns: int
+    age: float
+    idle_for: float | None
+    rss: int
+    """Bytes as last reported; 0 = not reported."""
+    retiring: str | None
+
+
+class WaiterFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that has no worker yet."""
+
+    request: str
+    session: str
+    profile: str
+    priority: int
+    priority_now: float
+    """With what waiting has added."""
+    waited: float
+    expires_in: float | None
+    position: int
+    """1 = the best of all waiters."""
+    why: str
+
+
+class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation the machine knows."""
+
+    key: str
+    state: str
+    worker: str | None
+    holds: int
+    busy: bool
+    waiting: int
+    transcript: str | None
+    failed: str | None
+
+
+class ProfileFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One profile in use."""
+
+    profile: str
+    agent: str
+    role: str
+    live: int
+    starting: int
+    warm: int
+    """Idle workers bound to nobody."""
+    min: int
+    """How many of those to keep."""
+    waiting: int
+    breaker: str
+    retry_in: float
+    """Seconds of back-off or of an open breaker that are left."""
+    last_error: str | None
+
+
+class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything at one moment, consistent with itself."""
+
+    mode: str
+    figures: Figures
+    counters: CounterFigures
+    workers: tuple[WorkerFigures, ...]
+    waiters: tuple[WaiterFigures, ...]
+    sessions: tuple[SessionFigures, ...]
+    profiles: tuple[ProfileFigures, ...]
+
+
+class WorkerExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """How well one worker fits what is wanted."""
+
+    worker: str
+    level: str
+    difference: str
+    """The first thing that sets it apart, in words; empty where nothing does."""
+    state: str
+    session: str | None
