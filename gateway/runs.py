@@ -4,7 +4,7 @@ import msgspec
 import trio
 
 from errors import AcquireTimeout, PoolError, RunAborted, WorkerExited
-from gateway.lanes import Lanes
+from gateway.lanes import Place
 from pool import Pool
 from pool.lease import Lease
 from profiles import CapabilityProfile
@@ -43,8 +43,10 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """One run. ``execute`` belongs to the gateway's nursery; ``events`` and ``outcome`` to whoever follows it."""
 
-    def __init__(self, request: RunRequest) -> None:
+    def __init__(self, request: RunRequest, place: Place) -> None:
+        """``place`` is the run's place in its session's lane."""
         self.request = request
+        self._place = place
         self._sender, self._receiver = trio.open_memory_channel[list[Message]](_BATCHES_AHEAD)
         self._scope = trio.CancelScope()
         self._lease: Lease | None = None
@@ -73,13 +75,13 @@ class Run:
             await self._lease.abort()
         return True
 
-    async def execute(self, pool: Pool, lanes: Lanes) -> None:
+    async def execute(self, pool: Pool) -> None:
         """Run to the end; never raises for what went wrong with the run itself."""
         request = self.request
         deadline = None if request.timeout is None else trio.current_time() + request.timeout
         try:
             with self._scope:
-                await self._wait_and_run(pool, lanes, deadline)
+                await self._wait_and_run(pool, deadline)
         except PoolError as exc:
             self._error = exc
         finally:
@@ -89,10 +91,10 @@ class Run:
                 )
             self._sender.close()
 
-    async def _wait_and_run(self, pool: Pool, lanes: Lanes, deadline: float | None) -> None:
+    async def _wait_and_run(self, pool: Pool, deadline: float | None) -> None:
         with trio.CancelScope() as waiting:
             waiting.deadline = float("inf") if deadline is None else deadline
-            async with lanes.enter(self.request.session):
+            async with self._place:
                 waiting.deadline = float("inf")  # from here on the deadline is kept by the pool and by the turn
                 await self._run_with_retry(pool, deadline)
         if waiting.cancelled_caught:

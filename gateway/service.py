@@ -71,7 +71,6 @@ class Gateway:
         if self.shutdown_requested.is_set():
             raise PoolClosed("the supervisor is shutting down and takes no new runs")
         profile = self.profile(agent, role)
-        self._lanes.check_room(session)
         if timeout is None:
             timeout = self._settings.run_timeout or None
         run = Run(
@@ -82,7 +81,8 @@ class Gateway:
                 priority=priority,
                 timeout=timeout,
                 retry_safe=retry_safe,
-            )
+            ),
+            self._lanes.join(session),
         )
         self._session_profiles[session] = profile
         self._running.setdefault(session, []).append(run)
@@ -97,7 +97,7 @@ class Gateway:
     async def _execute(self, run: Run) -> None:
         session = run.request.session
         try:
-            await run.execute(self.pool, self._lanes)
+            await run.execute(self.pool)
         finally:
             runs = self._running[session]
             runs.remove(run)

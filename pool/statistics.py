@@ -5,6 +5,7 @@ only pid, memory and CPU are measured at the processes.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ from pool.settings import PoolSettings
 from pool.snapshot import CounterFigures, MachineSnapshot, ProfileFigures, SessionFigures, WaiterFigures, WorkerFigures
 from pool.worker import ProcessFacts
 from rpc.cgroup import OrphanGuarantee
+from wire.units import ByteCount, Seconds
 
 __all__ = ["LatencyRecorder", "PoolStatistics", "WorkerStatus", "assemble_statistics"]
 
@@ -40,7 +42,7 @@ class PoolFigures(msgspec.Struct, frozen=True, kw_only=True):
     max: int
     min: int
     mode: str
-    limits: PoolSettings
+    limits: dict[str, Any]
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +118,7 @@ def assemble_statistics(
             max=figures.max,
             min=settings.min,
             mode=snapshot.mode,
-            limits=settings,
+            limits=_limits(settings),
         ),
         counters=snapshot.counters,
         workers=tuple(_worker(worker, lives.get(worker.id), now) for worker in snapshot.workers),
@@ -131,6 +133,18 @@ def assemble_statistics(
         ),
         guarantee=Guarantee(guarantee.level, guarantee.sentence),
     )
+
+
+def _limits(settings: PoolSettings) -> dict[str, Any]:
+    """The settings as plain numbers: seconds and bytes."""
+    return {name: _plain(value) for name, value in msgspec.structs.asdict(settings).items()}
+
+
+def _plain(value: Any) -> Any:
+    """The units of settings are subclasses of numbers, which an encoder does not take."""
+    if isinstance(value, Seconds):
+        return float(value)
+    return int(value) if isinstance(value, ByteCount) else value
 
 
 def _worker(worker: WorkerFigures, life: WorkerLife | None, now: float) -> WorkerStatus:

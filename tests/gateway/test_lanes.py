@@ -9,7 +9,7 @@ from gateway.settings import GatewaySettings
 
 
 async def stay(lanes: Lanes, session: str, name: str, log: list[str], leave: trio.Event) -> None:
-    async with lanes.enter(session):
+    async with lanes.join(session):
         log.append(name)
         await leave.wait()
 
@@ -81,8 +81,8 @@ async def test_a_full_session_is_refused_and_others_are_not(nursery: trio.Nurser
         nursery.start_soon(stay, lanes, "s", str(number), log, leave)
     await trio.testing.wait_all_tasks_blocked()
     with pytest.raises(PoolSaturated, match="already has 2 runs waiting"):
-        lanes.check_room("s")
-    lanes.check_room("other")
+        lanes.join("s")
+    lanes.join("other")
     leave.set()
 
 
@@ -92,5 +92,5 @@ async def test_all_runs_together_are_bounded(nursery: trio.Nursery) -> None:
         nursery.start_soon(stay, lanes, session, session, log, leave)
     await trio.testing.wait_all_tasks_blocked()
     with pytest.raises(PoolSaturated, match=r"pending_runs"):
-        lanes.check_room("c")
+        lanes.join("c")
     leave.set()

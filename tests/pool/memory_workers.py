@@ -89,6 +89,7 @@ class MemoryWorker:
 
     def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:
         text = request["params"]["text"]
+        self.launcher.prompts.append(text)
         self.transport.say({"event": "run_start", "data": {}})
         match text:
             case "hang":
@@ -125,6 +126,7 @@ class MemoryLauncher:
         self.broken: set[str] = set()
         self.rss: dict[str, int] = {}
         self.live: dict[str, MemoryWorker] = {}
+        self.prompts: list[str] = []
         self.starts: list[str] = []
         self.stops: list[str] = []
         self.most = 0
