@@ -16,13 +16,13 @@ import trio
 
 from benchmarks import echo_worker
 from benchmarks.harness import Result, best_of, median, percentile, result
-from errors import PoolError
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.native import NativeDialect
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec
+from rpc.subscription import Subscription
 from wire.framing import LineFramer, decode_block
 from wire.messages import Message
 
@@ -38,7 +38,10 @@ def run() -> list[Result]:
 
 
 @asynccontextmanager
-async def _client_of(*argv: str, cpu: int | None = None) -> AsyncIterator[RpcClient]:
+async def _client_of(
+    *argv: str, cpu: int | None = None, first: Callable[[RpcClient], None] = lambda _: None
+) -> AsyncIterator[RpcClient]:
+    """``first`` is called before anything is read: a subscriber gets what comes after it subscribed."""
     spec = WorkerSpec(worker_id="bench", marker="bench:1", argv=argv, env=tuple(os.environ.items()), cwd="/")
     async with trio.open_nursery() as nursery:
         process = WorkerProcess.spawn(spec, ChildRegistry(), _SETTINGS)
@@ -46,6 +49,7 @@ async def _client_of(*argv: str, cpu: int | None = None) -> AsyncIterator[RpcCli
             os.sched_setaffinity(process.pid, {cpu})
         nursery.start_soon(process.supervise)
         client = RpcClient(process, NativeDialect(), _SETTINGS, name="bench")
+        first(client)
         await nursery.start(client.run)
         yield client
         nursery.cancel_scope.cancel()
@@ -181,30 +185,28 @@ def _load_lines(path: Path) -> float:
     return time.perf_counter() - begin
 
 
-async def _consume(path: Path, count: Callable[[RpcClient], Awaitable[int]]) -> float:
+async def _consume(path: Path, count: Callable[[Subscription], Awaitable[int]]) -> float:
+    opened: list[Subscription] = []
     begin = time.perf_counter()
-    async with _client_of("/bin/cat", str(path)) as client:
-        seen = await count(client)
+    async with _client_of("/bin/cat", str(path), first=lambda client: opened.append(client.subscribe())):
+        seen = await count(opened[0])
         took = time.perf_counter() - begin
-        ended: PoolError = await client.wait_ended()
     if seen != _PIECES:
-        raise AssertionError(f"{seen} of {_PIECES} events arrived; {ended}")
+        raise AssertionError(f"{seen} of {_PIECES} events arrived; {opened[0].ended}")
     return took
 
 
-async def _in_batches(client: RpcClient) -> int:
+async def _in_batches(events: Subscription) -> int:
     seen = 0
-    with client.subscribe() as events:
-        async for batch in events.batches():
-            seen += len(batch)
+    async for batch in events.batches():
+        seen += len(batch)
     return seen
 
 
-async def _one_by_one(client: RpcClient) -> int:
+async def _one_by_one(events: Subscription) -> int:
     seen = 0
-    with client.subscribe() as events:
-        async for _ in events:
-            seen += 1
+    async for _ in events:
+        seen += 1
     return seen
 
 

@@ -203,7 +203,10 @@ class RpcClient:
     # --- events and figures ------------------------------------------------------------------------------------------
 
     def subscribe(self, *, max_events: int | None = None) -> Subscription:
-        """Listen to every event from now on. Read it or close it: while it is full the worker is not read."""
+        """Listen to every event from now on; subscribe before ``run`` to miss none.
+
+        Read it or close it: while it is full the worker is not read.
+        """
         return self._broadcast.subscribe(max_events)
 
     def on_ended(self, listener: Callable[[PoolError], None]) -> None:

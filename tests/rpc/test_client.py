@@ -685,6 +685,22 @@ async def test_reading_one_by_one_can_change_to_batches_without_losing_an_event(
             assert batches == [["b", "c"]]
 
 
+async def test_who_subscribes_before_the_client_runs_misses_nothing_and_who_comes_later_gets_the_rest(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    worker = MemoryTransport()
+    client = make_client(worker)
+    early = client.subscribe()
+    worker.say({"event": "first"})
+    await nursery.start(client.run)
+    await trio.testing.wait_all_tasks_blocked()
+    late = client.subscribe()
+    worker.say({"event": "second"})
+    worker.exit(code=0)
+    assert [event.event async for event in early] == ["first", "second"]
+    assert [event.event async for event in late] == ["second"]
+
+
 async def test_a_full_subscriber_holds_the_worker_back_and_memory_stays_bounded(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker) as client:
