@@ -203,10 +203,7 @@ class RpcClient:
     # --- events and figures ------------------------------------------------------------------------------------------
 
     def subscribe(self, *, max_events: int | None = None) -> Subscription:
-        """Listen to every event from now on; subscribe before ``run`` to miss none.
-
-        Read it or close it: while it is full the worker is not read.
-        """
+        """Listen from now on (before ``run``: to everything). Read or close it: a full one stops the worker."""
         return self._broadcast.subscribe(max_events)
 
     def on_ended(self, listener: Callable[[PoolError], None]) -> None:
