@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from doors.live import Narrator
 
 from doors.control import serve_control
+from doors.live import Narrator
 from doors.lock import DataDirLock
+from errors import PoolError
 from gateway.handlers import Handlers
 from gateway.service import Gateway, open_gateway
 from pool import LocalLauncher, Pool
@@ -37,10 +38,19 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool) -> int:
     Raises:
         PoolError: the data directory is in use, the socket cannot be bound, the settings do not fit this machine.
     """
-    with DataDirLock(data_dir, socket):
-        supervisor = Supervisor(settings, data_dir=data_dir, socket=socket, narrator=Narrator(live=live))
-        trio.run(supervisor.run, strict_exception_groups=False)
+    with DataDirLock(data_dir, socket), Narrator(live=live) as narrator:
+        supervisor = Supervisor(settings, data_dir=data_dir, socket=socket, narrator=narrator)
+        try:
+            trio.run(supervisor.run)
+        except* PoolError as group:
+            raise _first_of(group) from None
         return 0
+
+
+def _first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:
+    """The error itself; nurseries wrap it in as many groups as they are deep."""
+    error = group.exceptions[0]
+    return _first_of(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 class Supervisor:
