@@ -7,7 +7,7 @@ PI_VERSION := 0.73.1
 PI := .cache/pi-$(PI_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench test-pi clean
+.PHONY: help demo test check lint bench pi test-pi clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## Start a supervisor, run prompts over several sessions, kill a worker, show the status, stop
 	$(BIN)/pool demo
 
-test: $(STAMP) ## Run the whole suite
+test: $(STAMP) pi ## Run the whole suite, the tests against the real pi included where node and npm are there
 	$(BIN)/python -m pytest
 
 lint: $(STAMP) ## ruff, ruff format, mypy --strict
@@ -33,6 +33,23 @@ check: lint test ## What CI runs
 
 bench: $(STAMP) ## Measure, each figure beside its baseline
 	$(BIN)/python -m benchmarks
+
+test-pi: $(STAMP) $(PI)/node_modules/.bin/pi ## Install the real pi from npm and run the tests that drive it
+	$(BIN)/python -m pytest -m real_pi
+
+# Without node 20 and npm the tests against the real pi are skipped at home, and say so; in CI that is a failure.
+pi:
+	@if node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1; then \
+		$(MAKE) --no-print-directory $(PI)/node_modules/.bin/pi; \
+	elif [ "$$CI" = true ]; then \
+		echo "the tests against the real pi need node >= 20 and npm, and CI must run them" >&2; exit 1; \
+	else \
+		echo "NOTE: no node >= 20 with npm here: the tests against the real pi are skipped" >&2; \
+	fi
+
+$(PI)/node_modules/.bin/pi:
+	npm install --prefix $(PI) --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error @mariozechner/pi-coding-agent@$(PI_VERSION)
+	@touch $@
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist artefacts
