@@ -10,8 +10,8 @@ from errors import PoolError, ProtocolViolation, RequestTimeout, UsageError, Wor
 from rpc.client import RpcClient
 from rpc.settings import RpcSettings
 from rpc.turn import open_turn
+from tests.rpc.clients import running
 from tests.rpc.memory_transport import MemoryTransport
-from tests.rpc.test_client import running
 from wire.messages import PromptParams, PromptResult
 from wire.units import Seconds
 
