@@ -8,7 +8,7 @@ import msgspec
 import trio
 import trio.testing
 
-from errors import (
+from errors import PoolError, UsageError
     PoolError,
 )
 from rpc.client import RpcClient
