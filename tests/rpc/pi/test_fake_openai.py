@@ -5,7 +5,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def port(model_server: FakeOpenAI) -> Iterator[int]:
+def port(model_server: FakeOpenAI) -> int:
     return model_server.port
 
 
