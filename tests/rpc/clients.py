@@ -9,8 +9,6 @@ import trio
 import trio.testing
 
 from errors import PoolError, UsageError
-    PoolError,
-)
 from rpc.client import RpcClient
 from rpc.dialect import NOTHING, Dialect, Step
 from rpc.native import NativeDialect
