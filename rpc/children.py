@@ -7,6 +7,9 @@ from rpc.procfs import ProcessIdentity
 __all__ = ["ChildRegistry"]
 
 
+_SCANS = 4  # more would fight the event loop for the interpreter when many workers end at once
+
+
 class ChildRegistry:
     """Children that somebody of us waits for. A pid enters in the step that spawns it and leaves in the one that reaps.
 
@@ -17,6 +20,8 @@ class ChildRegistry:
     def __init__(self) -> None:
         self._children: dict[int, ProcessIdentity] = {}
         self._changed = trio.Event()
+        self.scans = trio.CapacityLimiter(_SCANS)
+        """How many threads may look through /proc for somebody's descendants at the same time."""
 
     def register(self, child: ProcessIdentity) -> None:
         """A child was spawned; call it before anything else can run."""

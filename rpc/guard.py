@@ -91,8 +91,7 @@ class Guard:
 def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[bytes], Pipe]:
     """Start the guard with nothing of ours in its hands but the reading end of a new pipe."""
     theirs, ours = os.pipe()
-    pipe = Pipe(ours)
-    undo.callback(pipe.close)
+    undo.callback(os.close, ours)
     try:
         with _blocked(guard_main.IGNORED):  # a child inherits the mask: the guard is deaf from its first instruction
             popen = subprocess.Popen(
@@ -109,7 +108,7 @@ def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
     undo.callback(popen.wait)
     undo.callback(popen.kill)  # before the pipe is closed, which would make it sweep
     os.set_blocking(ours, False)
-    return popen, pipe
+    return popen, Pipe(ours)
 
 
 @contextmanager

@@ -13,12 +13,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from rpc.procfs import ProcessIdentity, ProcessStat, all_pids, boot_id, descendants_of, marker_of, read_stat
+from rpc.procfs import (
+    ProcessIdentity,
+    ProcessStat,
+    all_pids,
+    boot_id,
+    descendants_of,
+    marker_of,
+    read_stat,
+)
 
 __all__ = ["Hunt", "Quarry", "SweepReport", "kill_listed", "kill_marked", "send_signal"]
 
 _BATCH = 128  # pidfds held at a time
 _LOOKS = 20  # at the list of processes, until nobody new is on it
+_BATCH_TIME = 0.25  # seconds; one that does not die (uninterruptible sleep) must not keep the others alive
 _RECHECK = 0.05  # seconds between two looks where there is no pidfd to wait on
 
 
@@ -127,25 +136,38 @@ class Hunt:
                 return
             seen |= fresh
             for pid in fresh:
-                marker = marker_of(pid)
-                if marker is not None and self._matches(marker) and (stat := read_stat(pid)):
+                # Asked before and after: so the start time is that of the process with the marker.
+                if self._is_marked(pid) and (stat := read_stat(pid)) and self._is_marked(pid):
                     yield Quarry.of(stat)
+
+    def _is_marked(self, pid: int) -> bool:
+        marker = marker_of(pid)
+        return marker is not None and self._matches(marker)
 
     def _strike(self, batch: Iterable[Quarry], deadline: float) -> None:
         """Kill a batch and wait until it is dead, or the deadline."""
         with ExitStack() as stack:
             dying: list[int] = []
+            lingering = False
             for quarry in batch:
                 pidfd = stack.enter_context(_opened(quarry.pid))
-                if quarry.is_alive() and send_signal(quarry.pid, pidfd, signal.SIGKILL):
+                if not quarry.is_alive():
+                    continue
+                is_sent = send_signal(quarry.pid, pidfd, signal.SIGKILL)
+                if is_sent:
                     self._killed.add(quarry.pid)
-                    dying.extend(() if pidfd is None else (pidfd,))
-            _await_death(dying, deadline)
+                if is_sent and pidfd is not None:
+                    dying.append(pidfd)
+                else:
+                    lingering = True
+            _await_death(dying, min(deadline, time.monotonic() + _BATCH_TIME), lingering=lingering)
 
 
-def _await_death(pidfds: list[int], deadline: float) -> None:
-    """Wait until every pidfd tells the end of its process; without any, only as long as a death usually takes."""
+def _await_death(pidfds: list[int], deadline: float, *, lingering: bool) -> None:
+    """Wait until every pidfd tells the end of its process; for those that have none, as long as a death may take."""
     poll = select.poll()
+    if lingering:
+        poll.poll(min(_RECHECK, max(0.0, deadline - time.monotonic())) * 1000)
     for pidfd in pidfds:
         poll.register(pidfd, select.POLLIN)
     waiting = set(pidfds)
@@ -153,8 +175,6 @@ def _await_death(pidfds: list[int], deadline: float) -> None:
         for pidfd, _ in poll.poll(remaining * 1000):
             poll.unregister(pidfd)
             waiting.discard(pidfd)
-    if not pidfds:
-        poll.poll(min(_RECHECK, max(0.0, deadline - time.monotonic())) * 1000)
 
 
 def kill_marked(matches: Callable[[str], bool], deadline: float) -> SweepReport:

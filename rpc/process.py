@@ -5,6 +5,7 @@ The task that runs ``supervise`` owns the process: it drains stderr, awaits the 
 is killed at once. No process outlives ``supervise``.
 """
 
+import os
 import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -104,7 +105,6 @@ class WorkerProcess:
         self._log = LineLog(spec.log_path, settings.log_bytes) if spec.log_path else None
         self._last_output = b""
         self._hunt = Hunt(lambda marker: marker == spec.marker)
-        self._thread = trio.CapacityLimiter(1)
         self._abort: Callable[[], Awaitable[object]] | None = None
         self._stop_wanted = trio.Event()
         self._patience = trio.CancelScope()
@@ -320,8 +320,8 @@ class WorkerProcess:
         return self._status or ExitStatus()
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
-        """Looking through /proc and cgroup files blocks; a thread of our own never waits behind other people's."""
-        return await trio.to_thread.run_sync(work, *args, limiter=self._thread)
+        """Looking through /proc and cgroup files blocks; the threads for it never wait behind other people's."""
+        return await trio.to_thread.run_sync(work, *args, limiter=self._children.scans)
 
 
 def _undo(started: Started) -> None:
@@ -329,4 +329,4 @@ def _undo(started: Started) -> None:
     started.popen.kill()
     started.popen.wait()
     for fd in (started.stdin, started.stdout, started.stderr):
-        Pipe(fd).close()
+        os.close(fd)

@@ -6,6 +6,7 @@ not be read, or on a platform without /proc.
 """
 
 import os
+import select
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -27,18 +28,25 @@ __all__ = [
 MARKER_VARIABLE = "POOL_WORKER_ID"
 """The environment variable that every worker is given and every descendant inherits; ``<instance>:<worker id>``."""
 
+_EXITING = 0x4  # flags in /proc/PID/stat
+_KERNEL_THREAD = 0x200000
+_LOOKS = 20  # a millisecond apart
 _READ_SIZE = 64 * 1024
 _LARGEST_ENVIRONMENT = 8 * 1024 * 1024  # the kernel allows arguments and environment together 6 MiB
 
 
 class ProcessStat(NamedTuple):
-    """What matters of /proc/PID/stat; ``start_time`` in clock ticks since boot, ``state`` a letter (Z, T, R, S...)."""
+    """What matters of /proc/PID/stat; ``start_time`` in clock ticks since boot, ``state`` a letter (Z, T, R, S...).
+
+    ``is_bare``: no kernel thread, not dying, and yet without an environment set up; see ``marker_of``.
+    """
 
     pid: int
     state: str
     parent: int
     session: int
     start_time: int
+    is_bare: bool = False
 
 
 class ProcessIdentity(NamedTuple):
@@ -64,14 +72,38 @@ def parse_stat(raw: bytes) -> ProcessStat | None:
     """Read the text of /proc/PID/stat; the command name in it may contain blanks, brackets and line feeds."""
     pid, _, rest = raw.partition(b" (")
     fields = rest[rest.rfind(b")") + 2 :].split()
-    if len(fields) < 20:
+    if len(fields) < 49:
         return None
-    return ProcessStat(int(pid), fields[0].decode("ascii"), int(fields[1]), int(fields[3]), int(fields[19]))
+    return ProcessStat(
+        pid=int(pid),
+        state=fields[0].decode("ascii"),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        start_time=int(fields[19]),
+        is_bare=int(fields[48]) == 0 and not int(fields[6]) & (_EXITING | _KERNEL_THREAD),
+    )
 
 
 def marker_of(pid: int) -> str | None:
-    """The marker in the environment that the process was started with; None for a zombie, which has none any more."""
-    return parse_marker(_read(f"/proc/{pid}/environ"))
+    """The marker in the environment that the process was started with; None for a zombie, which has none any more.
+
+    Inside exec a process has left one program's memory and not yet entered the next one's, and its environment reads
+    as empty (this begins before the parent's vfork returns). Such a process is waited for, 20 ms at most: so this may
+    block.
+    """
+    is_settled = False
+    for _ in range(_LOOKS):
+        try:
+            environment = _read_file(f"/proc/{pid}/environ")
+        except OSError:
+            return None  # gone, or not ours to look at
+        if environment or is_settled:
+            return parse_marker(environment)
+        stat = read_stat(pid)
+        is_settled = stat is None or not stat.is_bare  # if so it needs a second look: exec may just have ended
+        if not is_settled:
+            select.poll().poll(1)
+    return None
 
 
 def parse_marker(environment: bytes) -> str | None:

@@ -33,13 +33,18 @@ os.wait()
 
 
 def spec_of(
-    code: str, *, instance: str = "", env: Sequence[tuple[str, str]] = (), log_path: Path | None = None
+    code: str,
+    *,
+    worker_id: str = "w1",
+    instance: str = "",
+    env: Sequence[tuple[str, str]] = (),
+    log_path: Path | None = None,
 ) -> WorkerSpec:
-    """A Python one-liner as worker ``w1`` of an instance of its own."""
-    marker = f"{instance or secrets.token_hex(8)}:w1"
+    """A Python one-liner as a worker of an instance of its own."""
+    marker = f"{instance or secrets.token_hex(8)}:{worker_id}"
     environment = worker_environment(RpcSettings(), os.environ, env, marker)
     return WorkerSpec(
-        worker_id="w1",
+        worker_id=worker_id,
         marker=marker,
         argv=(sys.executable, "-I", "-S", "-c", code),
         env=tuple(environment.items()),

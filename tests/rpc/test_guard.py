@@ -42,7 +42,8 @@ async def main(instance, kind):
     children = ChildRegistry()
     cgroup = Cgroup.for_instance(instance) if kind == "cgroup" else None
     guard = Guard.start(instance, cgroup, children)
-    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); os.write(1, b'0\\\\n'); time.sleep(600)"
+    deaf = "import os, signal, time; signal.signal(15, signal.SIG_IGN)" + chr(10)
+    plain = deaf + "os.write(1, b'0'); time.sleep(600)"
     pids = []
     async with trio.open_nursery() as nursery:
         for code in (plain, plain, deaf + DOUBLE_FORK + "time.sleep(600)"):

@@ -203,7 +203,9 @@ async def test_the_next_supervisor_ends_what_the_last_one_left(tmp_path: Path) -
     instance = secrets.token_hex(8)
     assert await sweep_previous(path) == SweepReport()
     async with running(spec_of("input()", instance=instance)) as listed:
-        async with running(spec_of("input()", instance=instance)) as unlisted:  # spawned after the last write
+        async with running(
+            spec_of("input()", worker_id="w2", instance=instance)
+        ) as unlisted:  # spawned after the last write
             dead = identify(os.getpid())._replace(start_time=1)
             state = SupervisorState(instance=instance, supervisor=dead, workers=[listed.identity])
             path.write_bytes(msgspec.json.encode(state))

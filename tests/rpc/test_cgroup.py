@@ -1,0 +1,78 @@
+"""Finding cgroup v2 and using it; and doing without."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from rpc.cgroup import Cgroup, find_cgroup2, orphan_guarantee
+
+PLAIN = "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw,nsdelegate\n"
+HYBRID = (
+    "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n"
+    "37 31 0:36 / /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids\n"
+    "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n"
+)
+CONTAINER = "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
+
+
+@pytest.mark.parametrize(
+    ("mountinfo", "membership", "found"),
+    [
+        (PLAIN, "0::/user.slice/session-1.scope\n", "/sys/fs/cgroup/user.slice/session-1.scope"),
+        (PLAIN, "0::/\n", "/sys/fs/cgroup"),
+        (HYBRID, "8:pids:/x\n0::/app\n", "/sys/fs/cgroup/unified/app"),
+        (CONTAINER, "0::/docker/abc/app\n", "/sys/fs/cgroup/app"),
+        (CONTAINER, "0::/elsewhere\n", None),
+        (PLAIN.replace("/sys/fs/cgroup", "/my\\040groups"), "0::/a\n", "/my groups/a"),
+        (PLAIN, "8:pids:/x\n", None),
+        ("", "0::/\n", None),
+        ("not a mount\n", "0::/\n", None),
+    ],
+)
+def test_our_cgroup_is_found_through_the_mounts(mountinfo: str, membership: str, found: str | None) -> None:
+    assert find_cgroup2(mountinfo, membership) == (Path(found) if found else None)
+
+
+def test_a_directory_that_is_no_cgroup_is_refused_and_not_left_behind(tmp_path: Path) -> None:
+    assert Cgroup.make(tmp_path / "pool-x") is None
+    assert not (tmp_path / "pool-x").exists()
+    assert Cgroup.make(tmp_path / "no" / "parent") is None
+
+
+def test_a_cgroup_that_vanished_is_empty_and_cannot_be_used(tmp_path: Path) -> None:
+    gone = Cgroup(tmp_path / "gone")
+    assert not gone.add(1)
+    assert not gone.kill()
+    assert gone.wait_empty(time.monotonic())
+    assert gone.remove()
+    assert gone.for_worker("w1") is None
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "cgroup.procs", ".hidden"])
+def test_a_worker_id_cannot_name_anything_but_a_cgroup_of_its_own(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be the name"):
+        Cgroup(tmp_path).for_worker(name)
+
+
+def test_a_cgroup_is_made_empty_and_removed() -> None:
+    cgroup = Cgroup.for_instance(f"test-{time.monotonic_ns()}")
+    if cgroup is None:
+        pytest.skip("no writable cgroup v2 on this machine")
+    worker = cgroup.for_worker("w1")
+    assert worker is not None
+    assert worker.wait_empty(time.monotonic())
+    assert worker.kill()
+    assert cgroup.remove()  # with what is below it
+    assert not cgroup.path.exists()
+
+
+def test_the_guarantee_is_the_best_that_holds() -> None:
+    assert orphan_guarantee(cgroup=True, subreaper=True).level == "cgroup"
+    assert orphan_guarantee(cgroup=False, subreaper=True).level == "subreaper"
+    assert orphan_guarantee(cgroup=False, subreaper=False).level == "marker"
+
+
+def test_without_proc_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rpc.cgroup.Path.exists", lambda _: False)
+    assert orphan_guarantee(cgroup=False, subreaper=False).level == "none"

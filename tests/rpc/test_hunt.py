@@ -1,0 +1,83 @@
+"""The hunt's edges: what may not be signalled, what will not die, and platforms without pidfds."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rpc.hunt import Hunt, Quarry, SweepReport, kill_marked, send_signal
+from rpc.procfs import MARKER_VARIABLE, identify
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    marked = {MARKER_VARIABLE: f"hunt-{os.getpid()}:w1"}
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE, env=marked) as process:
+        yield process
+        process.kill()
+
+
+def soon(seconds: float = 5) -> float:
+    return time.monotonic() + seconds
+
+
+def test_without_pidfds_the_marked_are_killed_after_a_check(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w1", soon())
+    assert report == SweepReport(killed=(child.pid,))
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_what_cannot_be_killed_is_reported_at_the_deadline(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rpc.hunt.send_signal", lambda *_: False)
+    start = time.monotonic()
+    report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w1", soon(0.1))
+    assert report == SweepReport(left=(child.pid,))
+    assert 0.1 <= time.monotonic() - start < 2
+
+
+def test_a_noted_process_is_known_by_its_start_time(child: subprocess.Popen[bytes]) -> None:
+    hunt = Hunt(lambda _: False)
+    start_time = identify(child.pid).start_time
+    assert start_time > 0
+    hunt.note(Quarry(child.pid, start_time + 1))
+    assert hunt.kill_all(soon()) == SweepReport()
+    assert child.poll() is None
+    hunt.note(Quarry(child.pid, start_time))
+    assert hunt.kill_all(soon()) == SweepReport(killed=(child.pid,))
+
+
+def test_a_sweep_spares_the_one_who_sweeps() -> None:
+    script = (
+        "import sys, time; sys.path.append(sys.argv[1])\n"
+        "from rpc.hunt import kill_marked\n"
+        "print(kill_marked(lambda m: m == 'outer:w1', time.monotonic() + 1).killed)"
+    )
+    root = os.fspath(__file__).rsplit("/tests/", 1)[0]
+    environment = {**os.environ, MARKER_VARIABLE: "outer:w1"}
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script, root], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "()\n")
+
+
+def test_signalling_the_dead_is_no_error(child: subprocess.Popen[bytes]) -> None:
+    pidfd = os.pidfd_open(child.pid)
+    child.kill()
+    child.wait()
+    assert not send_signal(child.pid, pidfd, signal.SIGKILL)
+    os.close(pidfd)
+
+
+def test_reports_add_up() -> None:
+    assert SweepReport((1,), (2,), (3,)) + SweepReport((4,), (), (5,)) == SweepReport((1, 4), (2,), (3, 5))

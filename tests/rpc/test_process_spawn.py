@@ -1,0 +1,147 @@
+"""Starting a worker: what it inherits, and what is said when it cannot be started."""
+
+import errno
+import os
+import resource
+import secrets
+from pathlib import Path
+
+import pytest
+
+from errors import WorkerStartFailed
+from rpc.children import ChildRegistry
+from rpc.process import WorkerProcess
+from rpc.procfs import MARKER_VARIABLE, children_of
+from rpc.settings import RpcSettings
+from rpc.spawn import WorkerSpec, start_process, worker_environment
+from tests.rpc.procs import open_fds, spec_of
+
+pytestmark = pytest.mark.process
+
+
+def spec_for(*argv: str, cwd: str = "/", env: tuple[tuple[str, str], ...] = (("PATH", "/usr/bin:/bin"),)) -> WorkerSpec:
+    return WorkerSpec(worker_id="w9", marker=f"{secrets.token_hex(4)}:w9", argv=argv, env=env, cwd=cwd)
+
+
+def why_not(spec: WorkerSpec) -> str:
+    """The reason a spec cannot be started; by then nothing is left open, running or unreaped."""
+    fds, children = open_fds(), children_of(os.getpid())
+    registry = ChildRegistry()
+    with pytest.raises(WorkerStartFailed, match=r"^worker w9 could not be ") as caught:
+        WorkerProcess.spawn(spec, registry, RpcSettings())
+    assert open_fds() == fds
+    assert children_of(os.getpid()) == children
+    assert registry.pids() == set()
+    assert caught.value.details["worker"] == "w9"
+    return str(caught.value)
+
+
+def test_a_missing_program_is_named_with_what_to_mend() -> None:
+    assert "no program 'no-such-agent' on PATH (/usr/bin:/bin); mend `command` in its agent definition" in why_not(
+        spec_for("no-such-agent", "--mode", "rpc")
+    )
+    assert "there is no program /no/such/agent; mend `command`" in why_not(spec_for("/no/such/agent"))
+
+
+def test_a_missing_directory_is_told_from_a_missing_program(tmp_path: Path) -> None:
+    assert f"its working directory {tmp_path}/gone does not exist" in why_not(spec_for("true", cwd=f"{tmp_path}/gone"))
+    (tmp_path / "file").touch()
+    assert f"{tmp_path}/file is not a directory" in why_not(spec_for("true", cwd=f"{tmp_path}/file"))
+
+
+def test_a_program_that_is_not_executable_is_told_as_such(tmp_path: Path) -> None:
+    script = tmp_path / "agent"
+    script.write_text("#!/bin/sh\n")
+    assert f"{script} is not executable" in why_not(spec_for(str(script)))
+    assert f"{script} is not executable" in why_not(spec_for("agent", env=(("PATH", str(tmp_path)),)))
+    assert f"{tmp_path} is not executable" in why_not(spec_for(str(tmp_path)))
+
+
+def test_a_script_without_its_interpreter_is_told_as_such(tmp_path: Path) -> None:
+    script = tmp_path / "agent"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    assert "its interpreter (the #! line) is missing" in why_not(spec_for(str(script)))
+
+
+def test_arguments_that_are_too_long_are_told_as_such() -> None:
+    assert "too long for the kernel" in why_not(spec_for("true", "x" * 200_000))
+
+
+def test_text_that_cannot_be_passed_on_is_told_as_such() -> None:
+    assert "cannot be passed on" in why_not(spec_for("true", "a\0b"))
+    assert "cannot be passed on" in why_not(spec_for("true", env=(("A=B", "x"),)))
+    assert "its command is empty" in why_not(spec_for())
+
+
+def fill_table_of_files() -> list[int]:
+    """Open files until no more can be."""
+    padding: list[int] = []
+    while True:
+        try:
+            padding.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError as exc:
+            assert exc.errno == errno.EMFILE  # noqa: PT017  # any other failure is the test's own
+            return padding
+
+
+@pytest.mark.parametrize("free", range(8))
+def test_a_full_table_of_files_is_told_and_leaves_nothing_open(free: int) -> None:
+    # Three pipes and the pipe that tells of a failed exec: whichever end of them is the one too many.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name.split()[0]) for name in open_fds())
+    registry = ChildRegistry()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
+    padding = fill_table_of_files()
+    try:
+        for fd in padding[:free]:
+            os.close(fd)
+        with pytest.raises(WorkerStartFailed) as caught:
+            WorkerProcess.spawn(spec_for("/bin/true"), registry, RpcSettings())
+        reopened = fill_table_of_files()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in padding:
+            os.close(fd)  # the first of them are the reopened ones: the lowest free number is taken
+    assert len(reopened) == free
+    assert "ulimit -n" in str(caught.value)
+    assert registry.pids() == set()
+
+
+def test_a_worker_that_cannot_be_watched_is_not_left_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse, raising=False)
+    assert "could not be watched: Too many open files" in why_not(spec_of("input()", worker_id="w9"))
+
+
+@pytest.mark.parametrize(("number", "word"), [(errno.EAGAIN, "ulimit -u"), (errno.ENOMEM, "memory")])
+def test_a_machine_that_is_full_is_told_as_such(number: int, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("rpc.spawn.subprocess.Popen", refuse)
+    assert word in why_not(spec_for("true"))
+
+
+def test_our_ends_of_the_pipes_do_not_block_and_are_not_inherited() -> None:
+    started = start_process(spec_of("pass"))
+    for fd in started[1:]:
+        assert not os.get_blocking(fd)
+        assert not os.get_inheritable(fd)
+        os.close(fd)
+    assert started.popen.wait() == 0
+
+
+def test_the_environment_is_what_passes_the_list_then_the_profiles_then_the_marker() -> None:
+    base = {"PATH": "/bin", "HOME": "/root", "AWS_SECRET": "x", MARKER_VARIABLE: "outer:w1"}
+    profile = [("HOME", "/agent"), ("TOKEN", "t"), (MARKER_VARIABLE, "forged:w1")]
+    built = worker_environment(RpcSettings(), base, profile, "inner:w2")
+    assert built == {MARKER_VARIABLE: "inner:w2", "PATH": "/bin", "HOME": "/agent", "TOKEN": "t"}
+    assert next(iter(built)) == MARKER_VARIABLE
+
+
+def test_a_spec_shows_neither_its_secrets_nor_its_prompt() -> None:
+    spec = spec_for("agent", "--system-prompt", "be kind", env=(("TOKEN", "hush"),))
+    assert repr(spec) == "WorkerSpec(w9 ('agent',) cwd=/)"
