@@ -115,6 +115,25 @@ def test_an_abort_is_answered_after_the_run_that_it_ended() -> None:
     assert told[-1] == "c8: stop 'echo: after abort'"
 
 
+def test_texts_that_survive_an_abort_without_a_transcript_are_counted() -> None:
+    replay = played("follow_up_then_abort", upto="c5")
+    assert without_tokens(replay.told)[-6:] == [
+        "c2: {}",
+        "queue ['ST later'] ['FU later']",
+        "c3: {}",
+        "done aborted",
+        "c1: aborted 'word00000 '",
+        'c4: {"left_in_queue": 2}',
+    ]
+
+
+def test_a_null_would_kill_pi() -> None:
+    """Why nothing unparsed is ever written: ``test_contract`` holds the dialect to it."""
+    records = load("null_line")
+    assert [record.line for record in records if record.to == "in"][-1] == "null"
+    assert "rc=1" in records[-1].line
+
+
 def test_a_model_that_hangs_is_aborted_before_and_after_its_first_words() -> None:
     told = without_tokens(played("hang").told)
     assert told[:9] == [
