@@ -11,7 +11,7 @@ import msgspec
 from doors.paths import make_private_dir
 from errors import PoolError, UsageError
 
-__all__ = ["AlreadyRunning", "DataDirLock", "Holder", "read_holder"]
+__all__ = ["AlreadyRunning", "DataDirLock", "Holder", "find_supervisor", "read_holder"]
 
 _LOCK_NAME = "supervisor.lock"
 _MAX_RECORD_BYTES = 64 * 1024
@@ -77,6 +77,17 @@ def read_holder(data_dir: Path) -> Holder | None:
             return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=Holder)
     except (OSError, msgspec.MsgspecError):
         return None  # a courtesy to people and a hint to clients; the lock itself never depends on it
+
+
+def find_supervisor(expected: Path, data_dir: Path) -> Path:
+    """The socket to connect to: the expected one, or, where there is none, the one the directory's holder names.
+
+    They differ when the supervisor was started with another environment, say without a runtime directory.
+    """
+    if expected.exists():
+        return expected
+    holder = read_holder(data_dir)
+    return expected if holder is None else Path(holder.socket)
 
 
 def _open_lock(path: Path) -> int:

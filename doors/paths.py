@@ -8,7 +8,7 @@ from pathlib import Path
 
 from errors import UsageError
 
-__all__ = ["MAX_SOCKET_PATH_BYTES", "check_socket_path", "make_private_dir", "resolve_socket"]
+__all__ = ["MAX_SOCKET_PATH_BYTES", "check_socket_path", "make_private_dir", "place_socket", "resolve_socket"]
 
 MAX_SOCKET_PATH_BYTES = 107
 """``sun_path`` of Linux holds 108 bytes, the last one a NUL."""
@@ -20,15 +20,19 @@ def resolve_socket(flag: str | None, env: Mapping[str, str], configured: str | N
     The same inputs give the same path to ``pool run``, which binds there, and to every command that connects. An empty
     text counts as absent. Raises UsageError for a path that no socket can have.
     """
-    named = flag or env.get("POOL_SOCKET") or configured
-    if named:
-        path = Path(named).expanduser().absolute()
-    elif runtime := env.get("XDG_RUNTIME_DIR"):
-        path = Path(runtime) / "pool" / f"{_digest(data_dir)}.sock"
-    else:
-        path = data_dir / "control.sock"
+    path = place_socket(flag, env, configured, data_dir)
     check_socket_path(path)
     return path
+
+
+def place_socket(flag: str | None, env: Mapping[str, str], configured: str | None, data_dir: Path) -> Path:
+    """The same without looking at the path's length."""
+    named = flag or env.get("POOL_SOCKET") or configured
+    if named:
+        return Path(named).expanduser().absolute()
+    if runtime := env.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "pool" / f"{_digest(data_dir)}.sock"
+    return data_dir / "control.sock"
 
 
 def check_socket_path(path: Path) -> None:

@@ -2,8 +2,8 @@
 
 import contextlib
 import logging
-import stat
 import socket
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any

@@ -1,0 +1,80 @@
+"""What the commands print: tables on a terminal, JSON where asked for, one line for an error."""
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console, RenderableType
+
+from doors.control_client import ControlClient
+from doors.doctor import Check, Verdict
+from doors.tables import checks_table, explanation_table, sessions_table, status_view, waiting_table, workers_table
+
+__all__ = ["open_console", "print_json", "show", "show_checks", "show_explanation", "watch_status"]
+
+_PIPE_WIDTH = 200
+_REFRESH_SECONDS = 1.0
+_VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
+    "status": status_view,
+    "workers.list": workers_table,
+    "sessions.list": sessions_table,
+    "waiting.list": waiting_table,
+}
+
+
+def open_console() -> Console:
+    """A console on stdout; into a pipe tables are as wide as they need, unless ``$COLUMNS`` says otherwise."""
+    width = None if sys.stdout.isatty() else shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
+    return Console(width=width, highlight=False, soft_wrap=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, indented."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.flush()
+
+
+def show(client: ControlClient, method: str, *, as_json: bool) -> None:
+    """Call a listing method and print its result."""
+    result = client.call(method)
+    if as_json:
+        print_json(result)
+    else:
+        console = open_console()
+        console.print(_VIEWS[method](result, console.width))
+
+
+def show_explanation(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
+    """Print for every worker how well it fits."""
+    result = client.call("explain", params)
+    if as_json:
+        print_json(result)
+    else:
+        console = open_console()
+        console.print(explanation_table(result, console.width))
+
+
+def show_checks(checks: Sequence[Check], *, as_json: bool) -> bool:
+    """Print what the doctor found; whether nothing that is required is missing."""
+    records = msgspec.to_builtins(checks)
+    if as_json:
+        print_json(records)
+    else:
+        open_console().print(checks_table(records))
+    return all(check.verdict is not Verdict.MISSING for check in checks)
+
+
+def watch_status(client: ControlClient) -> None:
+    """Draw the status in place, once a second, until interrupted."""
+    import threading  # noqa: PLC0415  # only the watching command needs it
+
+    from rich.live import Live  # noqa: PLC0415  # the same
+
+    console = open_console()
+    tick = threading.Event()  # never set: its wait ends with the time, or with Ctrl-C
+    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+        while True:
+            live.update(status_view(client.call("status"), console.width), refresh=True)
+            tick.wait(_REFRESH_SECONDS)

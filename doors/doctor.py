@@ -1,0 +1,183 @@
+"""``pool doctor``: judge what a machine lacks for these settings, and say what to do about it. Pure."""
+
+import os
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from doors.paths import MAX_SOCKET_PATH_BYTES
+
+__all__ = ["AgentFacts", "Check", "Facts", "Verdict", "examine"]
+
+_MIN_PYTHON = (3, 11)
+_MIN_NODE = 20
+_FILES_PER_WORKER = 8
+"""Three pipes, a pidfd, a log, and room for what a turn opens."""
+_FILES_BESIDE = 1100
+"""512 control connections, the supervisor's own files, and a reserve."""
+_PAGES_PER_WORKER = 48
+"""Three pipes of 16 pages each, as the kernel makes them."""
+_MIB = 1024 * 1024
+_PROBE_TIMEOUT = 10.0
+
+
+class Verdict(StrEnum):
+    """How a check ended; only ``MISSING`` keeps the pool from working."""
+
+    OK = "ok"
+    WARNING = "warning"
+    MISSING = "missing"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing looked at: what was found, and what to do where that is not enough."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    fix: str = ""
+
+
+class AgentFacts(msgspec.Struct, frozen=True):
+    """One agent definition: its program, where that was found (None: nowhere), or why it cannot even be described."""
+
+    name: str
+    dialect: str
+    program: str = ""
+    path: str | None = None
+    problem: str | None = None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """This machine and these settings, as far as the checks need them. Sizes in bytes; None = cannot be known here."""
+
+    python: tuple[int, int]
+    platform: str
+    max_workers: int
+    worker_memory: int
+    agents: tuple[AgentFacts, ...]
+    node: str | None
+    """What ``node --version`` prints."""
+    cgroup: bool
+    pidfd: bool
+    subreaper: bool
+    pipe_pages_soft: int | None
+    """``fs.pipe-user-pages-soft``; 0 = no limit."""
+    is_root: bool
+    open_files: int
+    """The hard limit on open files."""
+    memory: int
+    data_dir: str
+    data_dir_problem: str | None
+    socket: str
+
+
+def examine(facts: Facts) -> list[Check]:
+    """Judge the facts, what is needed most first."""
+    return [
+        _python(facts),
+        *(_agent(agent) for agent in facts.agents),
+        *_node(facts),
+        _memory(facts),
+        _open_files(facts),
+        _pipes(facts),
+        _data_dir(facts),
+        _socket(facts),
+        *_orphans(facts),
+    ]
+
+
+def _python(facts: Facts) -> Check:
+    found = ".".join(map(str, facts.python))
+    if facts.python >= _MIN_PYTHON:
+        return Check("python", Verdict.OK, found)
+    return Check("python", Verdict.MISSING, found, "install Python 3.11 or newer and make the environment anew")
+
+
+def _agent(agent: AgentFacts) -> Check:
+    name = f"agent {agent.name}"
+    if agent.problem is not None:
+        return Check(name, Verdict.MISSING, agent.problem, "mend the settings")
+    if agent.path is not None:
+        return Check(name, Verdict.OK, f"{agent.path} ({agent.dialect})")
+    fix = f"install {agent.program}, or set agents.{agent.name}.command to where it is"
+    return Check(name, Verdict.MISSING, f"{agent.program} is not found", fix)
+
+
+def _node(facts: Facts) -> Iterator[Check]:
+    if not any(agent.dialect == "pi" for agent in facts.agents):
+        return
+    number = re.match(r"v(\d+)\.", facts.node or "")
+    if number and int(number[1]) >= _MIN_NODE:
+        yield Check("node", Verdict.OK, str(facts.node))
+    else:
+        fix = f"agents of dialect pi run on node {_MIN_NODE} or newer; install it"
+        yield Check("node", Verdict.MISSING, facts.node or "not found", fix)
+
+
+def _memory(facts: Facts) -> Check:
+    wanted = facts.max_workers * facts.worker_memory
+    found = (
+        f"{facts.max_workers} workers x {facts.worker_memory // _MIB} MiB = {wanted // _MIB} MiB "
+        f"of {facts.memory // _MIB} MiB"
+    )
+    if wanted > facts.memory:
+        fits = facts.memory // max(facts.worker_memory, 1)
+        return Check("memory", Verdict.MISSING, found, f"set pool.max to {fits} or less")
+    if wanted > facts.memory * 0.8:
+        return Check("memory", Verdict.WARNING, found, "little is left for anything else; lower pool.max")
+    return Check("memory", Verdict.OK, found)
+
+
+def _open_files(facts: Facts) -> Check:
+    wanted = facts.max_workers * _FILES_PER_WORKER + _FILES_BESIDE
+    found = f"{facts.open_files} allowed, up to {wanted} used by {facts.max_workers} workers"
+    if facts.open_files >= wanted:
+        return Check("open files", Verdict.OK, found)
+    return Check("open files", Verdict.MISSING, found, f"raise the hard limit (ulimit -Hn {wanted}), or lower pool.max")
+
+
+def _pipes(facts: Facts) -> Check:
+    limit = facts.pipe_pages_soft
+    wanted = facts.max_workers * _PAGES_PER_WORKER
+    if limit is None:
+        return Check("pipe quota", Verdict.OK, "this system has none")
+    if limit == 0 or facts.is_root or wanted <= limit:
+        return Check("pipe quota", Verdict.OK, f"{wanted} of {limit or 'unlimited'} pages")
+    fix = f"slower pipes of one page each; sudo sysctl fs.pipe-user-pages-soft={2 * wanted}"
+    return Check("pipe quota", Verdict.WARNING, f"{limit} pages, {wanted} used by {facts.max_workers} workers", fix)
+
+
+def _data_dir(facts: Facts) -> Check:
+    if facts.data_dir_problem is None:
+        return Check("data directory", Verdict.OK, facts.data_dir)
+    found = f"{facts.data_dir}: {facts.data_dir_problem}"
+    return Check("data directory", Verdict.MISSING, found, "name another with --data-dir or `data_dir` in the settings")
+
+
+def _socket(facts: Facts) -> Check:
+    length = len(os.fsencode(facts.socket))
+    if length <= MAX_SOCKET_PATH_BYTES:
+        return Check("socket path", Verdict.OK, facts.socket)
+    found = f"{facts.socket} has {length} bytes, {MAX_SOCKET_PATH_BYTES} are possible"
+    return Check("socket path", Verdict.MISSING, found, "name a shorter one with --socket or $POOL_SOCKET")
+
+
+def _orphans(facts: Facts) -> Iterator[Check]:
+    """What the clean-up after a worker's stray children rests on; the pool works without, with a lesser guarantee."""
+    if facts.platform != "linux":
+        yield Check("orphans", Verdict.WARNING, facts.platform, "only Linux lets the pool find every stray process")
+        return
+    for name, is_there, fix in (
+        ("pidfd", facts.pidfd, "needs Linux 5.3 and a Python built for it; exits are noticed by SIGCHLD instead"),
+        ("subreaper", facts.subreaper, "the system refuses it; strays are looked for in /proc instead"),
+        (
+            "cgroup",
+            facts.cgroup,
+            "run in a delegated cgroup v2, e.g. systemd-run --user -p Delegate=yes",
+        ),
+    ):
+        found = "available" if is_there else "not available"
+        yield Check(name, Verdict.OK if is_there else Verdict.WARNING, found, "" if is_there else fix)

@@ -1,0 +1,216 @@
+"""The status document as tables: what ``pool status`` and the listings show. Pure: documents in, renderables out."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from doors.texts import clean, percent, size, span
+
+__all__ = ["checks_table", "explanation_table", "sessions_table", "status_view", "waiting_table", "workers_table"]
+
+Record = dict[str, Any]
+
+_STATE_STYLES = {
+    **dict.fromkeys(("leased", "active", "running"), "green"),
+    **dict.fromkeys(("starting", "parking", "paused", "half_open"), "yellow"),
+    **dict.fromkeys(("stopping", "dead", "draining", "closed", "open", "suspended", "failed"), "red"),
+    **dict.fromkeys(("idle", "parked"), "dim"),
+}
+_VERDICTS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "missing": ("MISSING", "red")}
+_WIDE = 110
+
+
+class Column(NamedTuple):
+    """One column: its heading, how a record fills it, and how it behaves when the terminal is narrow."""
+
+    heading: str
+    cell: Callable[[Record], str | Text]
+    right: bool = False
+    stretches: bool = False
+    only_wide: bool = False
+
+
+def status_view(document: Record, width: int) -> Group:
+    """The whole document. ``width``: columns of the terminal; narrow ones get fewer table columns."""
+    parts: list[RenderableType] = [_headline(document), _supervisor_line(document)]
+    parts += [Text(), workers_table(document["workers"], width)]
+    if document["waiting"]:
+        parts += [Text(), waiting_table(document["waiting"], width)]
+    if document["profiles"]:
+        parts += [Text(), _profiles_table(document["profiles"], width)]
+    parts += [Text(), _latency_table(document["latency"]), Text(), _sums(document), _guarantee(document)]
+    return Group(*parts)
+
+
+def workers_table(workers: Sequence[Record], width: int) -> Table:
+    """One line a worker."""
+    columns = [
+        Column("WORKER", lambda w: clean(w["id"])),
+        Column("PID", lambda w: clean(w["pid"]), right=True),
+        Column("STATE", _worker_state),
+        Column("SESSION", lambda w: clean(w["session"]), stretches=True),
+        Column("AGENT/ROLE", _agent_and_role),
+        Column("TURN", lambda w: span(w["turn_age"]), right=True),
+        Column("TURNS", lambda w: clean(w["turns"]), right=True),
+        Column("AGE", lambda w: span(w["age"]), right=True),
+        Column("RSS", lambda w: size(w["rss"]), right=True),
+        Column("CPU", lambda w: percent(w["cpu"]), right=True, only_wide=True),
+        Column("PING", lambda w: span(w["last_ping"]), right=True, only_wide=True),
+        Column("PROFILE", lambda w: clean(w["profile"]), only_wide=True),
+    ]
+    return _table(columns, workers, width, empty="no workers")
+
+
+def waiting_table(waiting: Sequence[Record], width: int) -> Table:
+    """One line a waiter, the next to be served first."""
+    columns = [
+        Column("#", lambda w: clean(w["position"]), right=True),
+        Column("REQUEST", lambda w: clean(w["request"])),
+        Column("SESSION", lambda w: clean(w["session"]), stretches=True),
+        Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):g}", right=True),
+        Column("WAITED", lambda w: span(w["waited"]), right=True),
+        Column("WHY", lambda w: clean(w["why"]), stretches=True),
+    ]
+    return _table(columns, waiting, width, empty="nobody waits")
+
+
+def sessions_table(sessions: Sequence[Record], width: int) -> Table:
+    """One line a conversation."""
+    columns = [
+        Column("SESSION", lambda s: clean(s["key"]), stretches=True),
+        Column("STATE", lambda s: _state("failed" if s.get("failed") else s["state"])),
+        Column("WORKER", lambda s: clean(s["worker"])),
+        Column("HOLDS", lambda s: clean(s["holds"]), right=True),
+        Column("WAITING", lambda s: clean(s.get("waiting", 0)), right=True),
+        Column("TRANSCRIPT", lambda s: clean(s["transcript"]), stretches=True),
+    ]
+    return _table(columns, sessions, width, empty="no sessions")
+
+
+def explanation_table(explanation: Record, width: int) -> Group:
+    """Why each worker is or is not taken for what was asked about."""
+    profile = explanation["profile"]
+    wanted = Text.assemble(
+        "wanted: ", (f"{profile['agent']}/{profile['role']}", "bold"), f"  profile {profile['signature']}"
+    )
+    columns = [
+        Column("WORKER", lambda w: clean(w["worker"])),
+        Column("MATCH", lambda w: Text(w["level"], "red" if w["level"] == "none" else "green")),
+        Column("STATE", lambda w: _state(w.get("state", ""))),
+        Column("SESSION", lambda w: clean(w.get("session")), stretches=True),
+        Column("DIFFERENCE", lambda w: clean(w["difference"] or "-"), stretches=True),
+    ]
+    return Group(wanted, Text(), _table(columns, explanation["workers"], width, empty="no workers"))
+
+
+def checks_table(checks: Sequence[Record]) -> Table:
+    """One line a check of ``pool doctor``; what to do stands below what was found."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    for check in checks:
+        mark, style = _VERDICTS[check["verdict"]]
+        found = Text(clean(check["found"]))
+        if check["fix"]:
+            found.append(f"\n-> {clean(check['fix'])}", style)
+        table.add_row(Text(mark, style), Text(check["name"], "bold"), found)
+    return table
+
+
+def _profiles_table(profiles: Sequence[Record], width: int) -> Table:
+    columns = [
+        Column("PROFILE", lambda p: clean(p["profile"])),
+        Column("AGENT/ROLE", _agent_and_role),
+        Column("LIVE", lambda p: clean(p["live"]), right=True),
+        Column("WARM", lambda p: f"{p['warm']}/{p.get('min', 0)}", right=True),
+        Column("WAITING", lambda p: clean(p.get("waiting", 0)), right=True),
+        Column("BREAKER", lambda p: _state(p["breaker"], closed="green")),
+        Column("LAST ERROR", lambda p: clean(p["last_error"]), stretches=True),
+    ]
+    return _table(columns, profiles, width, empty="no profiles")
+
+
+def _latency_table(latency: dict[str, Record]) -> Table:
+    columns = [
+        Column("LATENCY", lambda q: clean(q["name"])),
+        Column("P50", lambda q: span(q["p50"] if q["count"] else None), right=True),
+        Column("P99", lambda q: span(q["p99"] if q["count"] else None), right=True),
+        Column("MAX", lambda q: span(q.get("max") if q["count"] else None), right=True),
+        Column("COUNT", lambda q: clean(q["count"]), right=True),
+    ]
+    return _table(columns, [{"name": name, **figures} for name, figures in latency.items()], 0, empty="")
+
+
+def _headline(document: Record) -> Text:
+    pool = document["pool"]
+    return Text.assemble(
+        ("pool ", "bold"),
+        _state(pool["mode"]),
+        (f"  {pool['total']}/{pool['max']} workers", "bold"),
+        f"  {pool['leased']} leased  {pool['idle']} idle  {pool['starting']} starting  {pool['stopping']} stopping  ",
+        (f"{pool['waiting']} waiting", "yellow" if pool["waiting"] else ""),
+    )
+
+
+def _supervisor_line(document: Record) -> Text:
+    facts = document["supervisor"]
+    text = f"pid {facts['pid']}, up {span(facts['uptime'])}, version {facts['version']}, {facts['socket']}"
+    return Text(clean(text), "dim", overflow="fold")
+
+
+def _sums(document: Record) -> Text:
+    counters = document["counters"]
+    states = Counter("failed" if session.get("failed") else session["state"] for session in document["sessions"])
+    sessions = "  ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
+    lines = [
+        f"sessions  {sessions}",
+        f"workers   {counters['spawned']} spawned  {_by_name(counters['exits']) or 'none ended'}",
+        f"grants    {_by_name(counters['grants']) or 'none'}",
+        "waiters   " + "  ".join(f"{counters[name]} {name}" for name in ("enqueued", "served", "expired", "refused")),
+    ]
+    return Text("\n".join(clean(line) for line in lines))
+
+
+def _by_name(counts: dict[str, int]) -> str:
+    return "  ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _guarantee(document: Record) -> Text:
+    return Text(clean(f"orphans   {document['guarantee']['level']}: {document['guarantee']['text']}"), overflow="fold")
+
+
+def _worker_state(worker: Record) -> Text:
+    state = _state("suspended" if worker.get("suspended") else worker["state"])
+    return Text.assemble(state, (" (retiring)", "dim")) if worker.get("retiring") else state
+
+
+def _agent_and_role(record: Record) -> str:
+    return clean(f"{record['agent']}/{record['role']}")
+
+
+def _state(name: str, **styles: str) -> Text:
+    return Text(clean(name), {**_STATE_STYLES, **styles}.get(name, ""))
+
+
+def _table(columns: Sequence[Column], records: Sequence[Record], width: int, *, empty: str) -> Table:
+    shown = [column for column in columns if width >= _WIDE or not column.only_wide]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in shown:
+        table.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=len(column.heading) if not column.stretches else 7,
+        )
+    for record in records:
+        table.add_row(*(_cell(column.cell(record)) for column in shown))
+    if not records and empty:
+        table.add_row(Text(empty, "dim"))
+    return table
+
+
+def _cell(content: str | Text) -> Text:
+    return content if isinstance(content, Text) else Text(content)
