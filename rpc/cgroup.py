@@ -59,6 +59,11 @@ class Cgroup:
             return None
         return cls.make(own / f"{_PREFIX}{instance}") if own is not None else None
 
+    @classmethod
+    def left_by(cls, instance: str, path: Path) -> Self | None:
+        """The cgroup of an earlier supervisor; None if it has not the name of one, for all in it will be killed."""
+        return cls(path) if path.name == f"{_PREFIX}{instance}" else None
+
     def for_worker(self, worker_id: str) -> Self | None:
         """Make the cgroup of one worker; None when that is not possible (any more)."""
         if not worker_id or worker_id.startswith((".", "cgroup.")) or "/" in worker_id:

@@ -110,7 +110,7 @@ async def sweep_previous(path: Path, *, timeout: float = 2.0) -> SweepReport:  #
         return SweepReport()
     if state.is_owner_alive():
         raise UsageError(f"another supervisor (pid {state.supervisor.pid}) runs on {path.parent}; stop it first")
-    cgroup = Cgroup(Path(state.cgroup)) if state.cgroup else None
+    cgroup = Cgroup.left_by(state.instance, Path(state.cgroup)) if state.cgroup else None
     if cgroup is not None:
         cgroup.kill()
     report = await sweep(state.workers, timeout=timeout) + await sweep_instance(state.instance, timeout=timeout)

@@ -76,3 +76,11 @@ def test_the_guarantee_is_the_best_that_holds() -> None:
 def test_without_proc_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rpc.cgroup.Path.exists", lambda _: False)
     assert orphan_guarantee(cgroup=False, subreaper=False).level == "none"
+
+
+def test_only_a_cgroup_with_a_supervisors_name_is_taken_over() -> None:
+    assert Cgroup.left_by("abc", Path("/sys/fs/cgroup")) is None
+    assert Cgroup.left_by("abc", Path("/sys/fs/cgroup/pool-other")) is None
+    left = Cgroup.left_by("abc", Path("/cg/pool-abc"))
+    assert left is not None
+    assert left.path == Path("/cg/pool-abc")

@@ -15,6 +15,7 @@ import trio
 import trio.testing
 
 from errors import UsageError
+from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.hunt import SweepReport
 from rpc.orphans import Reaper, become_subreaper, sweep, sweep_adopted, sweep_instance, sweep_previous
@@ -213,6 +214,23 @@ async def test_the_next_supervisor_ends_what_the_last_one_left(tmp_path: Path) -
             assert {listed.pid, unlisted.pid} == set(report.killed)
             await unlisted.wait_exit()
         await listed.wait_exit()
+
+
+async def test_the_cgroup_that_the_last_supervisor_left_is_emptied_and_removed(tmp_path: Path) -> None:
+    instance = secrets.token_hex(8)
+    cgroup = Cgroup.for_instance(instance)
+    if cgroup is None:
+        pytest.skip("no writable cgroup v2 on this machine")
+    own = cgroup.for_worker("w1")
+    assert own is not None
+    async with running(spec_of("input()")) as process:  # of another instance: only the cgroup tells
+        assert own.add(process.pid)
+        dead = identify(os.getpid())._replace(start_time=1)
+        state = SupervisorState(instance=instance, supervisor=dead, cgroup=str(cgroup.path))
+        (tmp_path / "workers.json").write_bytes(msgspec.json.encode(state))
+        await sweep_previous(tmp_path / "workers.json")
+        assert await process.wait_exit() == ExitStatus(signal=signal.SIGKILL)
+    assert not cgroup.path.exists()
 
 
 async def test_a_supervisor_that_still_runs_keeps_its_workers(tmp_path: Path) -> None:
