@@ -98,10 +98,9 @@ class RpcClient:
                 f"{self.name} did not start: {self.ended}", **{**self.ended.details, "worker": self.name}
             ) from self.ended
         if self._notices.ready is None:
+            reason = self._notices.start_failure or f"it was not ready after {timeout:g} s"
             tail = self._transport.stderr_tail() or None
-            raise WorkerStartFailed(
-                f"{self.name} was not ready after {timeout:g} s", worker=self.name, stderr_tail=tail
-            )
+            raise WorkerStartFailed(f"{self.name} did not start: {reason}", worker=self.name, stderr_tail=tail)
         return self._notices.ready
 
     async def wait_ended(self) -> PoolError:
@@ -252,6 +251,7 @@ class RpcClient:
             pending=len(self._pending),
             queued_bytes=self._outbox.queued_bytes,
             backpressured=self._broadcast.is_full,
+            held_back=self._broadcast.held_back,
             last_output=self._last_output,
         )
 

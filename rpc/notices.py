@@ -6,11 +6,11 @@ import msgspec
 
 from errors import ProtocolViolation
 from rpc.questions import QUESTION_EVENTS, OpenQuestions
-from wire.messages import PROTOCOL_VERSION, Background, Message, Ready
+from wire.messages import PROTOCOL_VERSION, Background, Message, Ready, StartFailed
 
 __all__ = ["NOTICED_EVENTS", "Notices"]
 
-NOTICED_EVENTS = QUESTION_EVENTS | {"ready", "background"}
+NOTICED_EVENTS = QUESTION_EVENTS | {"ready", "start_failed", "background"}
 
 
 class Notices:
@@ -18,13 +18,15 @@ class Notices:
 
     Attributes:
         ready: the first ``ready`` of the worker; None before.
+        start_failure: why it never will be, in words, where the dialect can tell.
         background: how many processes the worker runs in the background, as it last said.
-        on_ready: called when it becomes ready.
+        on_ready: called when it becomes ready, or never will.
         on_background: called with every change of ``background``.
     """
 
     def __init__(self, on_ready: Callable[[], None]) -> None:
         self.ready: Ready | None = None
+        self.start_failure: str | None = None
         self.background = 0
         self.on_ready = on_ready
         self.on_background: Callable[[int], None] | None = None
@@ -35,6 +37,9 @@ class Notices:
         match event.event:
             case "ready":
                 self._become_ready(msgspec.json.decode(event.data, type=Ready))
+            case "start_failed":
+                self.start_failure = msgspec.json.decode(event.data, type=StartFailed).message
+                self.on_ready()
             case "background":
                 self.background = max(0, msgspec.json.decode(event.data, type=Background).running)
                 if self.on_background is not None:

@@ -21,6 +21,7 @@ __all__ = [
     "Ready",
     "Request",
     "SessionResult",
+    "StartFailed",
     "StateResult",
     "StopReason",
     "TextParams",
@@ -156,6 +157,12 @@ class Ready(msgspec.Struct, frozen=True):
     version: str = ""
     pid: int = 0
     methods: list[str] = []
+
+
+class StartFailed(msgspec.Struct, frozen=True):
+    """``start_failed``: the worker runs and will never be ready; said by a dialect whose program does not say it."""
+
+    message: str = ""
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -261,3 +261,12 @@ async def test_a_dialects_own_answer_does_not_interrupt_a_run_of_bad_lines(autoj
         await client.request("local")
         worker.print(b"bad\n")
         assert isinstance(await client.wait_ended(), ProtocolViolation)
+
+
+async def test_a_worker_that_says_it_never_will_be_ready_is_believed_at_once(autojump_clock: MockClock) -> None:
+    worker = MemoryTransport()
+    async with running(worker) as client:
+        worker.say({"event": "start_failed", "data": {"message": "no model is configured"}})
+        with pytest.raises(WorkerStartFailed, match="no model is configured"):
+            await client.wait_ready(60)
+        assert trio.current_time() < 60

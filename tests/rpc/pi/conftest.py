@@ -1,15 +1,11 @@
 """Finding the real pi, and running one as a worker: ``make test-pi`` installs it."""
 
 import os
-import re
 import secrets
-import shutil
-import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 import trio
@@ -24,9 +20,6 @@ from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
 
-PI_VERSION = "0.73.1"
-REPOSITORY = Path(__file__).parents[3]
-CACHED = REPOSITORY / ".cache" / f"pi-{PI_VERSION}" / "node_modules" / ".bin" / "pi"
 LIMIT = 28  # seconds for one test, a slow boot on a busy machine included
 
 
@@ -42,31 +35,6 @@ class PiWorker:
 
 
 StartPi = Callable[..., AbstractAsyncContextManager[PiWorker]]
-
-
-def _unavailable(why: str) -> NoReturn:
-    """At home a test that cannot run is skipped, and says so; in CI it must run."""
-    message = f"{why}; `make test-pi` installs pi {PI_VERSION}, or set POOL_TEST_PI to its executable"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
-
-
-@pytest.fixture(scope="session")
-def pi_command() -> str:
-    """The real pi's executable."""
-    node = shutil.which("node")
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout if node else ""
-    found = re.match(r"v(\d+)", version)
-    if found is None or int(found[1]) < 20:
-        _unavailable(f"pi needs node 20 or newer, there is {version.strip() or 'none'}")
-    named = os.environ.get("POOL_TEST_PI")
-    command = Path(named) if named else CACHED
-    if named and not command.exists():
-        pytest.fail(f"POOL_TEST_PI names {named}, which does not exist", pytrace=False)
-    if not command.exists():
-        _unavailable(f"{command} does not exist")
-    return str(command)
 
 
 @pytest.fixture(scope="session")

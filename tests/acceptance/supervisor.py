@@ -1,0 +1,135 @@
+"""A real ``pool run`` in a process of its own, and the ``pool`` commands against it."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+__all__ = ["Supervisor", "gone_within", "marked_processes", "running_supervisor"]
+
+POOL = (str(Path(sys.executable).parent / "pool"),)
+_START_LIMIT = 20.0
+_COMMAND_LIMIT = 25.0
+
+
+class Supervisor:
+    """One ``pool run``. ``log`` collects what it writes to stderr."""
+
+    def __init__(self, data_dir: Path, *flags: str) -> None:
+        self.data_dir = data_dir
+        self.socket = data_dir / "control.sock"
+        self.log: list[str] = []
+        self._ready = threading.Event()
+        self.process = subprocess.Popen(
+            [*POOL, "run", *self._place(), *flags], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _place(self) -> list[str]:
+        return ["--data-dir", str(self.data_dir), "--socket", str(self.socket)]
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line)
+            if " ready " in line:
+                self._ready.set()
+        self._ready.set()
+
+    def wait_ready(self) -> None:
+        assert self._ready.wait(_START_LIMIT), "not ready in time"
+        assert self.process.poll() is None, "".join(self.log)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """A ``pool`` command that goes on."""
+        return subprocess.Popen(
+            [*POOL, arguments[0], "--socket", str(self.socket), *arguments[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def pool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A ``pool`` command, run to its end."""
+        command = [*POOL, arguments[0], "--socket", str(self.socket), *arguments[1:]]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=_COMMAND_LIMIT, check=False, stdin=subprocess.DEVNULL
+        )
+
+    def prompt(self, session: str, text: str, *flags: str) -> str:
+        """The answer to one prompt; it must succeed."""
+        done = self.pool("prompt", "-s", session, *flags, text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def status(self) -> dict[str, Any]:
+        done = self.pool("status", "--json")
+        assert done.returncode == 0, done.stderr
+        document: dict[str, Any] = msgspec.json.decode(done.stdout)
+        return document
+
+    def wait_for_turn(self, session: str) -> dict[str, Any]:
+        """The worker that runs a turn of ``session``; asked for until there is one."""
+        for _ in range(200):
+            for worker in self.status()["workers"]:
+                if worker["session"] == session and worker["turn_age"] is not None and worker["pid"]:
+                    return dict(worker)
+        raise AssertionError(f"no turn of {session} began: {self.status()}")
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self, limit: float = 20.0) -> int:
+        code = self.process.wait(limit)
+        self._reader.join(limit)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def instance(self) -> str:
+        """What its workers are marked with."""
+        return str(msgspec.json.decode((self.data_dir / "workers.json").read_bytes())["instance"])
+
+
+@contextmanager
+def running_supervisor(data_dir: Path, *flags: str) -> Iterator[Supervisor]:
+    supervisor = Supervisor(data_dir, *flags)
+    try:
+        supervisor.wait_ready()
+        yield supervisor
+    finally:
+        if supervisor.process.poll() is None:
+            supervisor.signal(signal.SIGTERM)
+            try:
+                supervisor.wait()
+            except subprocess.TimeoutExpired:
+                supervisor.process.kill()
+                supervisor.wait()
+
+
+def marked_processes(instance: str) -> list[psutil.Process]:
+    """Every live process that carries the marker of this supervisor, found without any code of ours."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            marker = process.environ().get("POOL_WORKER_ID", "")
+            if marker.startswith(f"{instance}:") and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def gone_within(processes: list[psutil.Process], seconds: float) -> bool:
+    """Whether all of them end in time."""
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,173 @@
+"""The whole house with real processes: ``pool run`` in one terminal, ``pool`` commands in another, and kill -9."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.acceptance.supervisor import POOL, Supervisor, gone_within, marked_processes, running_supervisor
+
+pytestmark = pytest.mark.process
+
+SLOW = "PIECES=2000 DELAY=10 go on"
+
+
+def test_prompts_stream_and_sessions_remember_whoever_serves_them(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, "--max", "1") as supervisor:
+        assert "hello" in supervisor.prompt("alice", "hello")
+        assert "good morning" in supervisor.prompt("bob", "good morning")
+        recalled = supervisor.prompt("alice", "RECALL")
+    assert "hello" in recalled
+    assert "good morning" not in recalled
+
+
+def test_the_status_agrees_with_the_process_table(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, "--max", "3") as supervisor:
+        for session in ("a", "b", "c", "d"):
+            supervisor.prompt(session, "hello")
+        status = supervisor.status()
+        workers = [child for child in psutil.Process(supervisor.process.pid).children() if "agent" in child.cmdline()]
+    assert {worker["pid"] for worker in status["workers"]} == {child.pid for child in workers}
+    assert status["pool"]["total"] == len(workers) <= 3
+    assert status["counters"]["releases"] + status["counters"]["lost"] + status["counters"]["active"] == 4
+
+
+def test_a_killed_worker_fails_its_turn_in_clear_words_and_the_session_goes_on(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        supervisor.prompt("alice", "remember-this")
+        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        os.kill(supervisor.wait_for_turn("alice")["pid"], signal.SIGKILL)
+        _, words = turn.communicate(timeout=20)
+        assert turn.returncode == 1
+        assert "killed by signal 9" in words
+        assert "Traceback" not in words
+        assert "remember-this" in supervisor.prompt("alice", "RECALL")
+
+
+def test_a_front_end_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        turn = supervisor.start("prompt", "-s", "alice", "PIECES=40 DELAY=10 first-of-all")
+        supervisor.wait_for_turn("alice")
+        turn.kill()
+        turn.communicate(timeout=10)
+        assert "first-of-all" in supervisor.prompt("alice", "RECALL")
+
+
+def test_an_interrupted_prompt_aborts_its_turn(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        supervisor.wait_for_turn("alice")
+        turn.send_signal(signal.SIGINT)
+        turn.communicate(timeout=10)
+        assert turn.returncode == 130
+        assert "hello" in supervisor.prompt("alice", "hello", "--timeout", "10s")
+
+
+def test_a_prompt_without_a_supervisor_says_where_it_looked(tmp_path: Path) -> None:
+    socket = tmp_path / "nobody.sock"
+    done = subprocess.run(
+        [*POOL, "prompt", "--socket", str(socket), "-s", "a", "hi"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert done.returncode == 3
+    assert str(socket) in done.stderr
+    assert "pool run" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_second_supervisor_on_the_same_data_directory_is_refused(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as first:
+        second = Supervisor(tmp_path)
+        assert second.wait() == 1
+        assert str(first.process.pid) in "".join(second.log)
+        assert "hello" in first.prompt("alice", "hello")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly_and_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        supervisor.prompt("alice", "hello")
+        instance = supervisor.instance()
+        supervisor.signal(number)
+        assert supervisor.wait() == 0
+        assert marked_processes(instance) == []
+        assert not supervisor.socket.exists()
+
+
+def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        polite = supervisor.start("prompt", "-s", "alice", "PIECES=60 DELAY=10 to the end")
+        supervisor.wait_for_turn("alice")
+        assert supervisor.pool("stop").returncode == 0
+        polite.communicate(timeout=20)
+        assert polite.returncode == 0
+    with running_supervisor(tmp_path) as supervisor:
+        endless = supervisor.start("prompt", "-s", "alice", "HANG")
+        supervisor.wait_for_turn("alice")
+        supervisor.signal(signal.SIGTERM)
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.wait() == 0
+        endless.communicate(timeout=20)
+        assert endless.returncode == 1
+
+
+def test_a_killed_supervisor_leaves_no_worker_and_no_tool_of_theirs(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        tool = 'TOOL:exec {"command": "setsid sleep 300 & echo started; sleep 300"}'
+        with_tool = supervisor.start("prompt", "-s", "tool", tool)
+        suspended = supervisor.start("prompt", "-s", "suspended", SLOW)
+        supervisor.wait_for_turn("tool")
+        os.kill(supervisor.wait_for_turn("suspended")["pid"], signal.SIGSTOP)
+        instance = supervisor.instance()
+        processes = marked_processes(instance)
+        while not any("sleep" in process.name() for process in processes):
+            processes = marked_processes(instance)
+        supervisor.signal(signal.SIGKILL)
+        supervisor.wait()
+        assert gone_within(processes, 2.0)
+        assert marked_processes(instance) == []
+        for front_end in (with_tool, suspended):
+            front_end.communicate(timeout=20)
+            assert front_end.returncode in (1, 3)
+
+
+def test_the_next_supervisor_starts_after_a_kill_and_serves(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        supervisor.prompt("alice", "hello")
+        supervisor.signal(signal.SIGKILL)
+        supervisor.wait()
+    with running_supervisor(tmp_path) as supervisor:
+        assert "hello" in supervisor.prompt("alice", "hello")
+
+
+def test_an_agent_that_cannot_start_is_explained_and_others_are_unharmed(tmp_path: Path) -> None:
+    settings = tmp_path / "pool.toml"
+    settings.write_text(
+        '[pool]\nbackoff_min = "10ms"\nbackoff_max = "50ms"\n'
+        '[agents.missing]\ncommand = ["/nonexistent/agent"]\n'
+        '[agents.badflag]\nextra_args = ["--frobnicate"]\n'
+    )
+    with running_supervisor(tmp_path / "data", "--config", str(settings)) as supervisor:
+        missing = supervisor.pool("prompt", "-s", "a", "-a", "missing", "hi")
+        flag = supervisor.pool("prompt", "-s", "b", "-a", "badflag", "hi")
+        assert missing.returncode == flag.returncode == 1
+        assert "/nonexistent/agent" in missing.stderr
+        assert "--frobnicate" in flag.stderr
+        assert "hello" in supervisor.prompt("c", "hello")
+
+
+def test_a_worker_is_stopped_and_recycled_on_demand(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, "--max", "1") as supervisor:
+        supervisor.prompt("alice", "hello")
+        (worker,) = supervisor.status()["workers"]
+        assert supervisor.pool("worker", "recycle", worker["id"]).returncode == 0
+        assert "hello" in supervisor.prompt("alice", "RECALL")
+        unknown = supervisor.pool("worker", "stop", "w999")
+        assert unknown.returncode == 2
+        assert "w999" in unknown.stderr

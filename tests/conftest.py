@@ -1,0 +1,38 @@
+"""Fixtures of the whole suite: where the real pi is."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+PI_VERSION = "0.73.1"
+CACHED = Path(__file__).parents[1] / ".cache" / f"pi-{PI_VERSION}" / "node_modules" / ".bin" / "pi"
+
+
+def _unavailable(why: str) -> NoReturn:
+    """At home a test that cannot run is skipped, and says so; in CI it must run."""
+    message = f"{why}; `make test-pi` installs pi {PI_VERSION}, or set POOL_TEST_PI to its executable"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def pi_command() -> str:
+    """The real pi's executable."""
+    node = shutil.which("node")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout if node else ""
+    found = re.match(r"v(\d+)", version)
+    if found is None or int(found[1]) < 20:
+        _unavailable(f"pi needs node 20 or newer, there is {version.strip() or 'none'}")
+    named = os.environ.get("POOL_TEST_PI")
+    command = Path(named) if named else CACHED
+    if named and not command.exists():
+        pytest.fail(f"POOL_TEST_PI names {named}, which does not exist", pytrace=False)
+    if not command.exists():
+        _unavailable(f"{command} does not exist")
+    return str(command)
