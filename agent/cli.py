@@ -1,0 +1,73 @@
+"""The command ``agent``: bind to the parent, read the options, start the front that they ask for; imports late."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.options import Options
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n."""
+    parent = os.getppid()
+    from agent.options import UsageError, parse_options
+
+    try:
+        options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    except UsageError as exc:
+        return _complain(str(exc), 2)
+    if options.help or options.version:
+        sys.stdout.write(_about(version=options.version))
+        return 0
+    if options.mode == "rpc":
+        from agent.lifeline import bind_to_parent
+
+        if not bind_to_parent(parent, os.environ.get("POOL_WORKER_PARENT")):
+            return _complain("the supervisor is gone", 1)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as exc:  # noqa: BLE001 - the last edge: one clear line instead of a traceback
+        return _complain(_innermost(exc), 1)
+
+
+def _run(options: "Options") -> int:
+    from agent.assembly import BadStart
+
+    try:
+        if options.mode == "rpc":
+            from agent.rpc import serve
+
+            return serve(options)
+        from agent.text import run_once
+
+        return run_once(options)
+    except BadStart as exc:
+        return _complain(str(exc), 1)
+
+
+def _about(*, version: bool) -> str:
+    if version:
+        from agent import __version__
+
+        return f"agent {__version__}\n"
+    from agent.models.directives import DIRECTIVES_HELP
+    from agent.options import help_text
+
+    return help_text(DIRECTIVES_HELP)
+
+
+def _innermost(exc: BaseException) -> str:
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return f"{type(exc).__name__}: {exc}"
+
+
+def _complain(message: str, code: int) -> int:
+    sys.stderr.write(f"agent: {message}\n")
+    return code

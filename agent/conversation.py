@@ -1,0 +1,158 @@
+"""The conversation a worker holds: its messages in memory and their transcript on disk, always in step.
+
+A message is in memory only once its entry has been written. The file of the conversation a process starts with is made
+at its first message; that of ``new`` at once, so that another worker can resume it from the first moment.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import trio
+
+from agent.output import Output
+from wire.entries import FORMAT_VERSION, CompactionEntry, MessageEntry, SessionHeader, TextBlock, TranscriptMessage
+from wire.transcript import TranscriptError, TranscriptMissing, TranscriptWriter, read_entries, read_header
+
+__all__ = ["Conversation", "SessionStore"]
+
+
+class Conversation:
+    """One conversation, oldest message first.
+
+    ``numbers`` are the messages' seqs, index for index; ``last_seq`` is the highest one found in a resumed transcript.
+    """
+
+    def __init__(self, header: SessionHeader, output: Output, path: Path | None) -> None:
+        self.header = header
+        self.path = path
+        self.messages: list[TranscriptMessage] = []
+        self.numbers: list[int] = []
+        self.last_seq = 0
+        self._output = output
+        self._writer: TranscriptWriter | None = None
+
+    @property
+    def session_file(self) -> str | None:
+        """The transcript's path, once it exists."""
+        return str(self.path) if self._writer is not None else None
+
+    def make_file(self) -> None:
+        """Create the transcript, where one is to be kept and there is none yet. Raises TranscriptError."""
+        if self.path is not None and self._writer is None:
+            self._writer = TranscriptWriter.create(self.path, self.header)
+
+    def resume(self, writer: TranscriptWriter) -> None:
+        """Take over a transcript and everything it holds; touches nothing else. Raises TranscriptError."""
+        self._writer = writer
+        for entry in read_entries(writer.path):
+            self.last_seq = max(self.last_seq, entry.seq)
+            match entry:
+                case MessageEntry():
+                    self.messages.append(entry.message)
+                    self.numbers.append(entry.seq)
+                case CompactionEntry():
+                    self._forget_before(entry)
+                case _:
+                    pass  # of a later version: stays in the file, means nothing here
+
+    def add(self, message: TranscriptMessage) -> None:
+        """Add a message and write it; on the disk it is after ``sync``. Raises TranscriptError: nothing was added."""
+        seq = self._output.next_seq()
+        self._write(MessageEntry(seq, time.time(), message))
+        self.messages.append(message)
+        self.numbers.append(seq)
+
+    async def sync(self) -> None:
+        """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError."""
+        if self._writer is not None:
+            with trio.CancelScope(shield=True):  # a disk takes its time, but never for ever
+                await trio.to_thread.run_sync(self._writer.sync)
+        await trio.lowlevel.checkpoint()
+
+    async def compact(self, summary: str, kept: int) -> None:
+        """Let ``summary`` stand for all messages but those from index ``kept`` on."""
+        entry = CompactionEntry(self._output.next_seq(), time.time(), summary, self.numbers[kept])
+        self._write(entry)
+        self._forget_before(entry)
+        await self.sync()
+
+    def close(self) -> None:
+        """Give the transcript free for others."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _forget_before(self, entry: CompactionEntry) -> None:
+        kept = next((index for index, seq in enumerate(self.numbers) if seq >= entry.kept_from), len(self.numbers))
+        self.messages[:kept] = [TranscriptMessage("user", [TextBlock(entry.summary)], origin="summary")]
+        self.numbers[:kept] = [entry.kept_from - 1]
+
+    def _write(self, entry: MessageEntry | CompactionEntry) -> None:
+        self.make_file()
+        if self._writer is not None:
+            self._writer.append(entry)
+
+
+class SessionStore:
+    """Where transcripts lie, and how a conversation is begun or found. ``directory`` None: none are kept."""
+
+    def __init__(self, directory: Path | None, cwd: str, output: Output) -> None:
+        self._directory = directory
+        self._cwd = cwd
+        self._output = output
+
+    def fresh(self, parent: str | None = None) -> Conversation:
+        """A new conversation, its transcript not made yet."""
+        now = time.gmtime()
+        session_id = str(uuid.uuid4())
+        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
+        header = SessionHeader(FORMAT_VERSION, session_id, created, self._cwd, parent)
+        name = f"{time.strftime('%Y-%m-%dT%H-%M-%SZ', now)}_{session_id}.jsonl"
+        path = None if self._directory is None else self._directory / name
+        return Conversation(header, self._output, path)
+
+    def open(self, path: str) -> Conversation:
+        """Go on with the conversation of a transcript; blocks, and may run in a thread. Raises TranscriptError."""
+        writer = TranscriptWriter.open(Path(self._cwd, path))
+        conversation = Conversation(writer.header, self._output, writer.path)
+        try:
+            conversation.resume(writer)
+        except BaseException:
+            writer.close()
+            raise
+        return conversation
+
+    def find(self, name: str) -> str:
+        """The path of a transcript named by path or by (the beginning of) its id. Raises TranscriptError."""
+        if "/" in name or name.endswith(".jsonl"):
+            return name
+        found = [path for path in self._transcripts() if path.stem.rpartition("_")[2].startswith(name)]
+        if len(found) > 1:
+            raise TranscriptError(f"{len(found)} sessions in {self._directory} begin with {name!r}")
+        if not found:
+            raise TranscriptMissing(f"there is no session {name!r} in {self._directory}")
+        return str(found[0])
+
+    def latest(self) -> str | None:
+        """The path of the transcript of this directory that was written last, or None."""
+        for path in sorted(self._transcripts(), key=_modified, reverse=True):
+            if self._is_ours(path):
+                return str(path)
+        return None
+
+    def _is_ours(self, path: Path) -> bool:
+        try:
+            return read_header(path).cwd == self._cwd
+        except TranscriptError:
+            return False  # no native transcript: none that could be continued
+
+    def _transcripts(self) -> Iterator[Path]:
+        return iter(()) if self._directory is None else self._directory.glob("*.jsonl")
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0  # gone since it was listed

@@ -1,0 +1,1 @@
+"""The models of the bundled worker, behind the interface of ``agent.models.base``."""

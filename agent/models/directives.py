@@ -1,0 +1,107 @@
+"""The directives of the scripted model: words in a prompt that say how it shall answer."""
+
+import re
+from json import JSONDecoder
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = ["DIRECTIVES_HELP", "Script", "ScriptedCall", "parse_script"]
+
+DIRECTIVES_HELP = """\
+models of the provider scripted (offline, deterministic): scripted, scripted-small, scripted-large
+  The answer repeats the prompt and names earlier ones. Words in a prompt that change it:
+  PIECES=n            answer with n pieces of text
+  DELAY=ms            wait before each of these pieces (without PIECES: before the answer)
+  TOOL:name {json}    call a tool, then answer; several are called one after the other
+  PARALLEL            call all of them in one step
+  THINK               think aloud first
+  RECALL              answer with all earlier user texts of the conversation, as a JSON list
+  SYSTEM              answer with the system prompt
+  WHOAMI              answer with model and thinking level
+  ECHO:text           answer with exactly this text (the rest of the prompt)
+  ERROR               fail; HANG: say nothing more; CRASH or CRASH=code: exit at once;
+                      GARBAGE or GARBAGE=n: print n lines that are no messages, then answer
+                      (with PIECES these happen after half of the pieces)
+"""
+
+_WORD = re.compile(
+    r"(?<!\S)(?:(?P<name>PIECES|DELAY|CRASH|GARBAGE)=(?P<number>\d{1,9})"
+    r"|(?P<flag>PARALLEL|THINK|RECALL|SYSTEM|WHOAMI|ERROR|HANG|CRASH|GARBAGE)(?!\S)"
+    r"|TOOL:(?P<tool>[A-Za-z_][A-Za-z0-9_]*)\s*|ECHO:)"
+)
+
+Answer = Literal["plain", "RECALL", "SYSTEM", "WHOAMI", "ECHO"]
+Fault = Literal["ERROR", "HANG", "CRASH", "GARBAGE"]
+
+
+class ScriptedCall(msgspec.Struct, frozen=True):
+    """One ``TOOL:`` directive. An input that is no JSON is passed on as the text it is."""
+
+    tool: str
+    input: Any
+
+
+class Script(msgspec.Struct):
+    """What a prompt asks for. ``delay`` in seconds; ``pieces`` None: the answer's own words."""
+
+    pieces: int | None = None
+    delay: float = 0.0
+    calls: list[ScriptedCall] = []
+    parallel: bool = False
+    think: bool = False
+    answer: Answer = "plain"
+    echo: str = ""
+    fault: Fault | None = None
+    fault_number: int | None = None
+
+    @property
+    def tool_steps(self) -> int:
+        """Model calls that are nothing but tool calls."""
+        return min(len(self.calls), 1) if self.parallel else len(self.calls)
+
+    def calls_of(self, step: int) -> list[ScriptedCall]:
+        """The tool calls of one of these steps."""
+        return self.calls if self.parallel else self.calls[step : step + 1]
+
+
+def parse_script(prompt: str) -> Script:
+    """Find the directives in a prompt; linear in its length."""
+    script = Script()
+    position = 0
+    while match := _WORD.search(prompt, position):
+        position = match.end()
+        if match["tool"]:
+            arguments, position = _read_json(prompt, position)
+            script.calls.append(ScriptedCall(match["tool"], arguments))
+        elif match["name"] or match["flag"]:
+            _apply(script, match["name"] or match["flag"], match["number"])
+        else:
+            script.answer, script.echo = "ECHO", prompt[position:]
+            break
+    return script
+
+
+def _apply(script: Script, word: str, number: str | None) -> None:
+    match word:
+        case "PIECES":
+            script.pieces = int(number or 0)
+        case "DELAY":
+            script.delay = int(number or 0) / 1000
+        case "PARALLEL":
+            script.parallel = True
+        case "THINK":
+            script.think = True
+        case "RECALL" | "SYSTEM" | "WHOAMI":
+            script.answer = word
+        case "ERROR" | "HANG" | "CRASH" | "GARBAGE":
+            script.fault, script.fault_number = word, None if number is None else int(number)
+
+
+def _read_json(prompt: str, position: int) -> tuple[Any, int]:
+    try:
+        return JSONDecoder().raw_decode(prompt, position)
+    except (ValueError, RecursionError):
+        end = prompt.find("\n", position)
+        end = len(prompt) if end < 0 else end
+        return prompt[position:end], end

@@ -1,0 +1,147 @@
+"""Requests as they come in: decoded, their parameters checked, or refused with a code that says why."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from agent.options import Thinking
+from wire.messages import EMPTY, PromptParams, TextParams
+
+__all__ = ["METHODS", "Incoming", "Refusal", "decode_params", "decode_request"]
+
+
+class Refusal(Exception):
+    """A request is answered with an error: a stable code, a sentence, further facts."""
+
+    def __init__(self, code: str, message: str, request_id: str | int | None = None, **data: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.request_id = request_id
+        self.data = data
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """One request; without an id it gets no answer unless it is refused."""
+
+    method: str
+    id: str | int | None = None
+    params: msgspec.Raw = EMPTY
+
+
+class _Loose(msgspec.Struct, frozen=True):
+    id: Any = None
+    method: Any = None
+
+
+class _None(msgspec.Struct, frozen=True):
+    """No parameters; unknown ones are passed over."""
+
+
+class AbortParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``abort``: with ``keep_queue`` the inputs that wait ride on the next prompt."""
+
+    keep_queue: bool = False
+
+
+class NewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``new_session``: the id of the conversation it comes from, for the record."""
+
+    parent_session: str | None = None
+
+
+class SwitchSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``switch_session``: the path of a transcript."""
+
+    session_file: str
+
+
+class SetModelParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``set_model``: for the next model call on."""
+
+    model: str
+    provider: str | None = None
+
+
+class SetThinkingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``set_thinking``: for the next model call on."""
+
+    level: Thinking
+
+
+class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``compact``: what the summary is for."""
+
+    instructions: str | None = None
+
+
+class DecideParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``decide``: about a tool call that waits for a person."""
+
+    call_id: str
+    decision: Literal["allow", "deny"]
+    note: str | None = None
+
+
+class ProcessParams(msgspec.Struct, frozen=True):
+    """``process``: about a command in the background."""
+
+    action: Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
+    session_id: str | None = None
+
+
+METHODS: dict[str, type[msgspec.Struct]] = {
+    "prompt": PromptParams,
+    "steer": TextParams,
+    "follow_up": TextParams,
+    "abort": AbortParams,
+    "new_session": NewSessionParams,
+    "switch_session": SwitchSessionParams,
+    "get_state": _None,
+    "get_messages": _None,
+    "get_commands": _None,
+    "set_model": SetModelParams,
+    "set_thinking": SetThinkingParams,
+    "compact": CompactParams,
+    "decide": DecideParams,
+    "process": ProcessParams,
+    "ping": _None,
+    "shutdown": _None,
+}
+"""Every method and the shape of its parameters."""
+
+_decoder = msgspec.json.Decoder(Incoming)
+_loose_decoder = msgspec.json.Decoder(_Loose)
+_params_decoders = {name: msgspec.json.Decoder(shape) for name, shape in METHODS.items()}
+
+
+def decode_request(line: bytes) -> Incoming:
+    """Read one line. Raises Refusal: ``parse_error`` (no JSON object) or ``unknown_method`` (an object without one)."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise _refusal_of(line) from None
+
+
+def _refusal_of(line: bytes) -> Refusal:
+    try:
+        loose = _loose_decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        return Refusal("parse_error", f"the line is no JSON object: {exc}")
+    if loose.id is not None and (isinstance(loose.id, bool) or not isinstance(loose.id, str | int)):
+        return Refusal("parse_error", "the id is neither a string nor an integer")
+    if not isinstance(loose.method, str):
+        return Refusal("unknown_method", "the request names no method", loose.id)
+    return Refusal("parse_error", "the request cannot be read", loose.id)
+
+
+def decode_params(request: Incoming) -> Any:
+    """The parameters in their shape. Raises Refusal: ``unknown_method`` or ``invalid_params``."""
+    decoder = _params_decoders.get(request.method)
+    if decoder is None:
+        raise Refusal("unknown_method", f"there is no method {request.method[:100]!r}", methods=list(METHODS))
+    params = b"{}" if bytes(request.params) == b"null" else request.params
+    try:
+        return decoder.decode(params)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise Refusal("invalid_params", f"{request.method}: {exc}") from exc

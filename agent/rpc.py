@@ -1,0 +1,111 @@
+"""``agent --mode rpc``: the worker on its pipes. Requests in on stdin, messages out on stdout, until one of them ends.
+
+End of stdin: exit code 0; SIGTERM 143, SIGINT 130, SIGHUP 129; the method ``shutdown`` 0; stdout closed by its reader
+1. In each case tool processes are stopped first, and what was already said is written if the reader takes it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+
+import trio
+
+from agent import __version__
+from agent.assembly import Parts, assemble
+from agent.limits import Limits
+from agent.models.scripted import Faults
+from agent.options import Options
+from agent.output import Output
+from agent.requests import METHODS
+from agent.server import Server
+from wire.framing import LineFramer
+from wire.messages import Ready
+
+__all__ = ["converse", "serve"]
+
+_READ_BYTES = 64 * 1024
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class _Ending:
+    """The first reason to end wins: its exit code, and how long the last output may take."""
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        self.scope = scope
+        self.code: int | None = None
+        self.flush = 0.0
+
+    def end(self, code: int, flush: float) -> None:
+        """End the work; what is said already may still be written for ``flush`` seconds."""
+        if self.code is None:
+            self.code, self.flush = code, flush
+        self.scope.cancel()
+
+
+def serve(options: Options) -> int:
+    """Run the worker on this process's stdin and stdout; the exit code. Raises BadStart."""
+    output = Output()
+    parts = assemble(options, output, Faults(output.raw))
+    # Whatever prints by mistake shall not reach the pipe that carries the protocol.
+    protocol = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return trio.run(_serve, parts, output, protocol)
+
+
+async def _serve(parts: Parts, output: Output, protocol: int) -> int:
+    async with trio.lowlevel.FdStream(os.dup(0)) as stdin, trio.lowlevel.FdStream(protocol) as stdout:
+        return await converse(parts, output, stdin, stdout, Limits())
+
+
+async def converse(
+    parts: Parts, output: Output, stdin: trio.abc.ReceiveStream, stdout: trio.abc.SendStream, limits: Limits
+) -> int:
+    """Serve requests until the end; the exit code. Signals of the process are taken over meanwhile."""
+    with trio.open_signal_receiver(*_SIGNALS) as signals:
+        async with trio.open_nursery() as outer:
+            ending = _Ending(trio.CancelScope())
+            server = Server(
+                brain=parts.brain,
+                conversation=parts.conversation,
+                store=parts.store,
+                knowledge=parts.knowledge,
+                open_model=parts.open_model,
+                output=output,
+                limits=limits,
+                end=lambda: ending.end(0, limits.shutdown_flush),
+            )
+            output.ready(Ready(agent="agent", version=__version__, pid=os.getpid(), methods=list(METHODS)))
+            outer.start_soon(_write, output, stdout, ending)
+            with ending.scope:
+                async with trio.open_nursery() as work:
+                    work.start_soon(server.work)
+                    work.start_soon(_watch_signals, signals, ending, limits)
+                    await _read(stdin, server, output, limits)
+                    ending.end(0, limits.end_flush)
+            with trio.move_on_after(ending.flush):
+                await output.flush()
+            outer.cancel_scope.cancel()
+    return ending.code or 0
+
+
+async def _read(stdin: trio.abc.ReceiveStream, server: Server, output: Output, limits: Limits) -> None:
+    framer = LineFramer()
+    while data := await stdin.receive_some(_READ_BYTES):
+        for line in framer.feed(bytes(data)):
+            if line and not line.isspace():
+                server.handle(line)
+        await output.room(limits.output_hard)
+
+
+async def _write(output: Output, stdout: trio.abc.SendStream, ending: _Ending) -> None:
+    try:
+        await output.run(stdout)
+    except trio.BrokenResourceError:
+        ending.end(1, 0.0)
+
+
+async def _watch_signals(signals: AsyncIterator[int], ending: _Ending, limits: Limits) -> None:
+    async for number in signals:
+        ending.end(128 + number, limits.end_flush)

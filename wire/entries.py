@@ -1,0 +1,131 @@
+"""The entries of a native transcript: one JSON object a line, a header first, then what happened, oldest first.
+
+```
+{"type":"session","version":1,"id":"...","created":"2026-01-31T10:00:00Z","cwd":"/work"}
+{"type":"message","seq":3,"ts":1769853600.1,"message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
+{"type":"compaction","seq":9,"ts":1769853700.2,"summary":"...","kept_from":7}
+```
+An entry of a type that this version does not know is kept as it is (``OtherEntry``), so that a later version's
+transcripts can be read as far as they are understood.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Block",
+    "CompactionEntry",
+    "Entry",
+    "ImageBlock",
+    "MessageEntry",
+    "Origin",
+    "OtherEntry",
+    "SessionHeader",
+    "TextBlock",
+    "ThinkingBlock",
+    "ToolResultBlock",
+    "ToolUseBlock",
+    "TranscriptMessage",
+]
+
+FORMAT_VERSION = 1
+
+Origin = Literal["prompt", "follow_up", "steer", "tool", "summary"]
+"""How a user message came about; ``tool`` messages hold the results of the calls in the message before."""
+
+
+class SessionHeader(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="session"):
+    """The first line: which conversation this is. ``created`` is ISO 8601 in UTC, ``parent`` another session's id."""
+
+    version: int
+    id: str
+    created: str
+    cwd: str
+    parent: str | None = None
+
+
+class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """Plain text."""
+
+    text: str
+
+
+class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
+    """What the model thought aloud."""
+
+    thinking: str
+
+
+class ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
+    """An image, base64 in ``data``."""
+
+    data: str
+    mime_type: str = msgspec.field(name="mimeType", default="image/png")
+
+
+class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
+    """The model calls a tool; ``id`` is unique in the conversation."""
+
+    id: str
+    name: str
+    input: Any
+
+
+class ToolResultBlock(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_result"):
+    """What a call came to; ``content`` is any JSON."""
+
+    tool_use_id: str
+    content: Any
+    is_error: bool = False
+
+
+Block: TypeAlias = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
+
+
+class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of the conversation. ``stop_reason`` belongs to assistant messages, ``origin`` to user messages."""
+
+    role: Literal["user", "assistant"]
+    content: list[Block]
+    origin: Origin = "prompt"
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All its text blocks in one."""
+        return "".join(block.text for block in self.content if isinstance(block, TextBlock))
+
+    @property
+    def calls(self) -> list[ToolUseBlock]:
+        """The tool calls it makes."""
+        return [block for block in self.content if isinstance(block, ToolUseBlock)]
+
+
+class MessageEntry(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+    """A message, complete. ``seq`` rises strictly within a transcript; ``ts`` is Unix time in seconds."""
+
+    seq: int
+    ts: float
+    message: TranscriptMessage
+
+
+class CompactionEntry(msgspec.Struct, frozen=True, tag_field="type", tag="compaction"):
+    """Everything before the message with seq ``kept_from`` is from here on represented by ``summary``."""
+
+    seq: int
+    ts: float
+    summary: str
+    kept_from: int
+
+
+class OtherEntry(msgspec.Struct, frozen=True):
+    """An entry of a type unknown here: its type, its seq (0 if it has none) and its line without the LF."""
+
+    type: str
+    seq: int
+    line: bytes
+
+
+Entry: TypeAlias = MessageEntry | CompactionEntry | OtherEntry
