@@ -81,6 +81,10 @@ class Health:
         self._pinging = False
         self._failures += 1
 
+    def ping_was_held_back(self) -> None:
+        """Its answer may wait behind output that we did not read meanwhile: it proves nothing, either way."""
+        self._pinging = False
+
     def _progress(self, seen: Observation, now: float) -> Verdict:
         moved = seen.events != self._events or seen.awaits_person or seen.backpressured
         if moved or not seen.in_turn or not self._in_turn:

@@ -130,7 +130,11 @@ class Batches:
 
 
 class Broadcast:
-    """All subscriptions of one worker: every batch goes to each of them as one list of its own."""
+    """All subscriptions of one worker: every batch goes to each of them as one list of its own.
+
+    Attributes:
+        held_back: how often a full subscriber made the worker wait.
+    """
 
     def __init__(self, *, max_events: int, max_bytes: int) -> None:
         self._max_events = max_events
@@ -138,6 +142,7 @@ class Broadcast:
         self._subscriptions: list[Subscription] = []
         self._room = trio.lowlevel.ParkingLot()
         self._finished_with: PoolError | None = None
+        self.held_back = 0
 
     def subscribe(self, max_events: int | None = None) -> Subscription:
         """A new listener, from the next event on; ended at once when the worker is gone."""
@@ -164,6 +169,7 @@ class Broadcast:
 
     async def wait_room(self) -> None:
         """Wait until every subscriber has room again or has left."""
+        self.held_back += self.is_full
         while self.is_full:
             await self._room.park()
 

@@ -47,6 +47,17 @@ def test_three_unanswered_pings_in_a_row_are_the_end() -> None:
     assert health.look(IDLE, now) is Verdict.UNRESPONSIVE
 
 
+def test_a_ping_whose_answer_we_held_back_ourselves_counts_neither_way() -> None:
+    health = Health(SETTINGS, now=0.0)
+    now = 15.0
+    for _ in range(10):
+        assert health.look(IDLE, now) is Verdict.PING
+        health.ping_was_held_back()
+        now += 15
+    assert health.failures == 0
+    assert health.last_ping is None
+
+
 def test_an_answered_ping_forgives_the_unanswered_ones_before_it() -> None:
     health = Health(SETTINGS, now=0.0)
     for now in (15.0, 25.0):
