@@ -40,10 +40,10 @@ class PromptStream:
         """The next batch of events, None at the good end. The first call sends the prompt."""
         if self.ended_at is not None:
             return None
-        if self.started_at is None:
-            self.started_at = trio.current_time()
-            await self._turn.__aenter__()
         try:
+            if self.started_at is None:
+                self.started_at = trio.current_time()
+                await self._turn.__aenter__()
             batch = await self._turn.take()
         except WorkerError as exc:
             await self.aclose()
@@ -55,6 +55,11 @@ class PromptStream:
             self.result = self._turn.result
             await self.aclose()
         return batch
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the worker was asked and has not answered, not even with an error."""
+        return self._turn.is_unanswered
 
     def batches(self) -> "Batches":
         """Iterate over lists of events."""
@@ -186,9 +191,8 @@ class Lease:
 
     @property
     def must_not_be_reused(self) -> bool:
-        """Whether a turn of this lease may still be running although it was ended."""
-        left_early = any(stream.started_at is not None and stream.result is None for stream in self._streams)
-        return left_early and self._worker.client.is_running
+        """Whether a turn of this lease was ended and never answered: its run may go on, or its worker hang."""
+        return self._worker.client.ended is None and any(stream.is_unanswered for stream in self._streams)
 
     async def aclose(self) -> None:
         """End what still runs. Called by ``Pool.release``."""

@@ -33,7 +33,7 @@ class Turn:
     Iterating it (or ``batches()``) gives the events between the prompt and its answer. The end of the events is the
     turn's end: ``result`` is there, or the iteration raises what went wrong (WorkerRefused, WorkerExited,
     RequestTimeout, ProtocolViolation). Leaving the block earlier aborts the run and waits for its end, at most
-    ``abort_grace``, so that the worker is not left busy; ``client.is_running`` tells whether that was enough. An error
+    ``abort_grace``, so that the worker is not left busy; ``is_unanswered`` tells whether that was enough. An error
     of the turn that the block did not come to see is raised on leaving it.
 
     The block's own task reads the events: while it does not, and the buffer is full, no answer can arrive. A request
@@ -108,6 +108,11 @@ class Turn:
     def has_ended(self) -> bool:
         """Whether the worker has answered, or never will."""
         return self._exchange is not None and (self._exchange.is_settled or self._failure is not None)
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the prompt was given to the client and got no answer, not even an error: the run may go on."""
+        return self._exchange is not None and not self._exchange.is_answered
 
     @property
     def result(self) -> PromptResult:
