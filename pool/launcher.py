@@ -12,7 +12,7 @@ from typing import Self
 import psutil
 import trio
 
-from errors import ResumeFailed
+from errors import ResumeFailed, WorkerStartFailed
 from pool.worker import ProcessFacts
 from profiles import CapabilityProfile, allows_tool, worker_argv
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
@@ -175,7 +175,10 @@ class LocalLauncher:
 
     def _made(self, *parts: str) -> Path:
         directory = self._data_dir.joinpath(*parts)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise WorkerStartFailed(f"the directory {directory} cannot be made: {exc.strerror}") from exc
         return directory
 
     def _dialect(self, profile: CapabilityProfile) -> Dialect:

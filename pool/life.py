@@ -75,15 +75,17 @@ class WorkerLife:
         try:
             async with launcher.open(self.id, self.profile, force=self._force) as worker:
                 self._worker = worker
-                if await self._until_ready(worker):
+                if await self._until_ready(worker, on_fact):
                     on_ready(self)
                     await self._watch(worker, on_fact)
         except WorkerStartFailed as exc:
-            self.error = exc
-            on_fact(WorkerFailed(self.id, FailureKind.START, exc))
+            self._fail(FailureKind.START, exc, on_fact)
 
-    async def _until_ready(self, worker: PoolWorker) -> bool:
-        """True when ready, False when told to stop before; raises WorkerStartFailed."""
+    async def _until_ready(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> bool:
+        """True when ready; False when told to stop before, or when it failed to start, which is reported.
+
+        No error leaves the nurseries here: they would wrap it into a group.
+        """
         ready = False
         async with trio.open_nursery() as nursery:
 
@@ -92,8 +94,11 @@ class WorkerLife:
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(stop_early)
-            await worker.client.wait_ready(self._settings.start_timeout)
-            ready = True
+            try:
+                await worker.client.wait_ready(self._settings.start_timeout)
+                ready = True
+            except WorkerStartFailed as exc:
+                self._fail(FailureKind.START, exc, on_fact)
             nursery.cancel_scope.cancel()
         return ready
 
@@ -151,10 +156,14 @@ class WorkerLife:
         )
 
     async def _ping(self, worker: PoolWorker) -> None:
+        held_back = worker.client.statistics().held_back
         try:
             await worker.client.request("ping", {}, timeout=self._settings.ping_timeout)
         except RequestTimeout:
-            self.health.ping_failed()
+            if worker.client.statistics().held_back == held_back:
+                self.health.ping_failed()
+            else:
+                self.health.ping_was_held_back()
         except PoolError:
             return  # the worker is gone, and wait_ended says so in better words
         else:
