@@ -1,0 +1,158 @@
+"""What the tests of faults share: a real pool over hostile workers, and a look from outside at what it leaves."""
+
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+import fixtures.hostile_agent as hostile
+from errors import PoolError
+from pool import LocalLauncher, Pool, PoolSettings
+from profiles import AgentSettings, CapabilityProfile, ProfilesSettings, build_profile
+from rpc.settings import RpcSettings
+from tests.rpc.procs import open_fds
+from wire.units import Seconds
+
+__all__ = ["RPC", "Events", "HostilePool", "counted_children", "hostile_pool", "profile_of"]
+
+TIME_LIMIT = 15
+RPC = RpcSettings(request_timeout=Seconds(5), abort_grace=Seconds(0.2), eof_grace=Seconds(0.2), term_grace=Seconds(0.2))
+POOL = PoolSettings(
+    min=0,
+    max=2,
+    spawn_burst=64,
+    spawn_rate=64.0,
+    backoff_min=Seconds(0.01),
+    backoff_max=Seconds(0.05),
+    breaker_failures=3,
+    start_timeout=Seconds(5),
+    reset_timeout=Seconds(5),
+)
+QUICK_PINGS: dict[str, Any] = {
+    "ping_interval_idle": Seconds(0.2),
+    "ping_interval_busy": Seconds(0.2),
+    "ping_timeout": Seconds(0.2),
+    "ping_failures": 2,
+}
+
+
+def profile_of(cwd: Path, *arguments: str, command: list[str] | None = None, **agent: Any) -> CapabilityProfile:
+    """A hostile agent with these arguments, or another command; one profile for each set of arguments."""
+    whole = [*hostile.COMMAND, *arguments] if command is None else command
+    settings = ProfilesSettings(agents={"hostile": AgentSettings(command=whole, **agent)})
+    return build_profile(settings, "hostile", "default", str(cwd))
+
+
+class Events:
+    """What the pool told, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self._news = trio.Event()
+
+    def __call__(self, event: str, data: dict[str, Any]) -> None:
+        self.told.append((event, data))
+        self._news.set()
+
+    def named(self, event: str) -> list[dict[str, Any]]:
+        return [data for name, data in self.told if name == event]
+
+    async def wait_for(self, event: str, count: int = 1) -> dict[str, Any]:
+        while len(found := self.named(event)) < count:
+            self._news = trio.Event()
+            await self._news.wait()
+        return found[count - 1]
+
+
+class HostilePool:
+    """A pool and everything a test asks about it."""
+
+    def __init__(self, pool: Pool, events: Events, launcher: LocalLauncher) -> None:
+        self.pool = pool
+        self.events = events
+        self.launcher = launcher
+
+    async def say(self, session: str, profile: CapabilityProfile, text: str, **limits: Any) -> str:
+        """One prompt to its answer, which the echo agent makes of everything said in this conversation."""
+        async with self.pool.lease(session, profile, **limits) as lease:
+            return (await lease.prompt(text).wait()).text
+
+    async def fails(self, session: str, profile: CapabilityProfile, text: str, **limits: Any) -> PoolError:
+        """One prompt to the error it has to end with."""
+        try:
+            answer = await self.say(session, profile, text, **limits)
+        except PoolError as exc:
+            return exc
+        raise AssertionError(f"this had to fail: {answer}")
+
+    @property
+    def exits(self) -> dict[str, int]:
+        """Workers that are gone, by cause."""
+        return self.pool.statistics().counters.exits
+
+    def pid_of(self, session: str) -> int:
+        """The process that a session is bound to."""
+        (pid,) = [worker.pid for worker in self.pool.statistics().workers if worker.session == session]
+        assert pid is not None
+        return pid
+
+
+@asynccontextmanager
+async def hostile_pool(
+    data_dir: Path, *, rpc: RpcSettings = RPC, use_cgroups: bool = True, **settings: Any
+) -> AsyncIterator[HostilePool]:
+    """A pool that leaves no process, no zombie and no descriptor behind, however the block ends."""
+    descriptors, events = open_fds(), Events()
+    launcher = LocalLauncher(rpc, data_dir=data_dir / "data", use_cgroups=use_cgroups)
+    chosen = PoolSettings(**{**{name: getattr(POOL, name) for name in POOL.__struct_fields__}, **settings})
+    try:
+        with trio.fail_after(TIME_LIMIT):
+            async with Pool(chosen, launcher=launcher, on_event=events, rng=random.Random(1)) as pool:
+                yield HostilePool(pool, events, launcher)
+                check_books(pool)
+    finally:
+        launcher.close()
+        assert not marked_processes(launcher.instance)
+        assert not counted_children(launcher.instance)
+        assert not launcher.children.pids()
+        assert not open_fds() - descriptors
+
+
+def check_books(pool: Pool) -> None:
+    """Every grant has come to its end, and nobody waits."""
+    counters = pool.statistics().counters
+    assert sum(counters.grants.values()) == counters.releases + counters.lost + counters.active
+    assert counters.active == 0
+    assert not pool.statistics().waiting
+
+
+def marked_processes(instance: str) -> list[int]:
+    """Every process, descendant or not, that carries the mark of this launcher."""
+    mark = f"POOL_WORKER_ID={instance}:".encode()
+    return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if mark in _environ(int(entry.name))]
+
+
+def counted_children(instance: str) -> list[int]:
+    """Our own children of this launcher as /proc lists them; zombies, whose mark cannot be read, are counted too."""
+    listed = Path(f"/proc/{os.getpid()}/task")
+    children = [int(pid) for task in listed.iterdir() for pid in (task / "children").read_text().split()]
+    mark = f"POOL_WORKER_ID={instance}:".encode()
+    return [pid for pid in children if mark in _environ(pid) or _is_zombie(pid)]
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return False

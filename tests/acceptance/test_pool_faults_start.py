@@ -1,0 +1,164 @@
+"""A real pool whose workers cannot be started: a clear error, soon, and nobody else pays for it."""
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from errors import AcquireTimeout, PoolError, ProfileBroken
+from profiles import CapabilityProfile
+from tests.acceptance.hostile_pool import HostilePool, hostile_pool, profile_of
+
+pytestmark = pytest.mark.process
+
+
+async def broken_beside_a_good_one(world: HostilePool, good: CapabilityProfile, bad: CapabilityProfile) -> str:
+    """The words that the bad profile's caller is told; the good profile is used before, meanwhile and after."""
+    told: list[str] = []
+
+    async def ask_in_vain() -> None:
+        error = await world.fails("bad", bad, "hello")
+        assert isinstance(error, ProfileBroken)
+        told.append(f"{error} / {error.stderr_tail}")
+
+    await world.say("good", good, "before")
+    async with trio.open_nursery() as callers:
+        callers.start_soon(ask_in_vain)
+        for number in range(5):
+            await world.say(f"good-{number}", good, "meanwhile")
+    again = await world.fails("bad", bad, "again")
+    assert isinstance(again, ProfileBroken)
+    assert again.retry_after is not None
+    assert await world.say("good", good, "after") == "echo: after | before: before"
+    assert len(world.events.named("breaker_opened")) == 1
+    return told[0]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [
+        ("crash-at-start", "cannot start: no such model"),
+        ("never-ready", "not ready after 0.5 s"),
+        ("never-reads", "did not finish the reset within 0.5 s"),
+        ("close-stdout --on=new_session", "closed its stdout"),
+    ],
+)
+async def test_a_profile_whose_workers_never_serve_is_broken_and_says_why(
+    tmp_path: Path, behaviour: str, words: str
+) -> None:
+    bad = profile_of(tmp_path, "--stderr", "last words", "--behaviour", *behaviour.split())
+    async with hostile_pool(tmp_path, start_timeout=0.5, reset_timeout=0.5, breaker_failures=2) as world:
+        assert words in await broken_beside_a_good_one(world, profile_of(tmp_path), bad)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["no-such-program"], "there is no program 'no-such-program' on PATH"),
+        (["/no/such/program"], "there is no program /no/such/program"),
+        (["/etc/passwd"], "/etc/passwd is not executable"),
+        ([sys.executable, "--no-such-flag"], "unknown option --no-such-flag"),
+        ([sys.executable, "-c", "raise SystemExit('the key is missing')"], "the key is missing"),
+    ],
+)
+async def test_a_wrong_command_is_named_in_the_error(tmp_path: Path, command: list[str], words: str) -> None:
+    async with hostile_pool(tmp_path) as world:
+        bad = profile_of(tmp_path, command=command)
+        assert words in await broken_beside_a_good_one(world, profile_of(tmp_path), bad)
+
+
+async def test_a_working_directory_that_is_gone_is_named_and_the_profile_works_again_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "workspace"
+    profile = profile_of(place)
+    async with hostile_pool(tmp_path, breaker_half_open=0.2) as world:
+        told = await broken_beside_a_good_one(world, profile_of(tmp_path), profile)
+        assert f"working directory {place} does not exist" in told
+        place.mkdir()
+        await world.events.wait_for("breaker_half_open")
+        assert await world.say("bad", profile, "now") == "echo: now"
+
+
+async def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where a directory belongs")
+    async with hostile_pool(tmp_path) as world:
+        error = await world.fails("s", profile_of(tmp_path), "hello")
+        assert isinstance(error, ProfileBroken)
+        assert f"{tmp_path}/data" in str(error)
+
+
+async def test_a_worker_that_becomes_ready_late_is_waited_for(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, "--behaviour", "late-ready=0.4")
+    async with hostile_pool(tmp_path) as world:
+        assert await world.say("s", profile, "one") == "echo: one"
+        assert world.pool.statistics().counters.spawned == 1
+
+
+async def test_a_caller_who_waits_less_than_a_start_takes_leaves_and_the_next_one_gets_the_worker(
+    tmp_path: Path,
+) -> None:
+    profile = profile_of(tmp_path, "--behaviour", "late-ready=0.5")
+    async with hostile_pool(tmp_path) as world:
+        assert isinstance(await world.fails("hasty", profile, "now", timeout=0.1), AcquireTimeout)
+        assert await world.say("patient", profile, "one") == "echo: one"
+        assert world.pool.statistics().counters.spawned == 1
+
+
+async def test_a_start_that_fails_once_costs_its_caller_only_time(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, "--behaviour", "crash-at-start", "--once", str(tmp_path / "once"))
+    async with hostile_pool(tmp_path) as world:
+        assert await world.say("s", profile, "one") == "echo: one"
+        assert world.exits == {"start": 1}
+
+
+@contextmanager
+def no_room_for_descriptors() -> Iterator[None]:
+    """As many as are open now, and not one more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.open(os.devnull, os.O_RDONLY)
+    os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_machine_without_free_descriptors_refuses_new_workers_in_clear_words_and_keeps_the_others(
+    tmp_path: Path,
+) -> None:
+    profile, other = profile_of(tmp_path), profile_of(tmp_path, "--behaviour", "one-byte")
+    async with hostile_pool(tmp_path, breaker_half_open=0.2) as world:
+        await world.say("s", profile, "one")
+        with no_room_for_descriptors():
+            error = await world.fails("new", other, "hello")
+            assert isinstance(error, ProfileBroken)
+            assert "ulimit -n" in str(error)
+            assert await world.say("s", profile, "two") == "echo: two | before: one"
+        await world.events.wait_for("breaker_half_open")
+        assert await world.say("new", other, "hello") == "echo: hello"
+
+
+async def test_a_start_may_run_out_of_descriptors_at_any_step_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """With ever more room: for no pipe, for some, for all pipes but not for what tells the worker's end, for all."""
+    profile = profile_of(tmp_path)
+    outcomes: list[str] = []
+    for spare in range(16):
+        async with hostile_pool(tmp_path, breaker_failures=1) as world:
+            held = [os.open(os.devnull, os.O_RDONLY) for _ in range(spare)]
+            with no_room_for_descriptors():
+                for descriptor in held:
+                    os.close(descriptor)
+                try:
+                    outcomes.append(await world.say("s", profile, "hello"))
+                except PoolError as exc:
+                    outcomes.append(str(exc))
+    assert "ulimit -n" in outcomes[0]
+    assert outcomes[-1] == "echo: hello"
+    assert all("ulimit -n" in outcome or outcome == "echo: hello" for outcome in outcomes), outcomes
