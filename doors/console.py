@@ -14,7 +14,7 @@ from doors.tables import checks_table, explanation_table, sessions_table, status
 
 __all__ = ["open_console", "print_json", "show", "show_checks", "show_explanation", "watch_status"]
 
-_PIPE_WIDTH = 200
+_PIPE_WIDTH = 500
 _REFRESH_SECONDS = 1.0
 _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "status": status_view,

@@ -1,13 +1,14 @@
 """The status document as tables: what ``pool status`` and the listings show. Pure: documents in, renderables out."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from doors.layout import UNBOUNDED, Column, make_table
 from doors.texts import clean, percent, size, span
 
 __all__ = ["checks_table", "explanation_table", "sessions_table", "status_view", "waiting_table", "workers_table"]
@@ -21,17 +22,6 @@ _STATE_STYLES = {
     **dict.fromkeys(("idle", "parked"), "dim"),
 }
 _VERDICTS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "missing": ("MISSING", "red")}
-_WIDE = 110
-
-
-class Column(NamedTuple):
-    """One column: its heading, how a record fills it, and how it behaves when the terminal is narrow."""
-
-    heading: str
-    cell: Callable[[Record], str | Text]
-    right: bool = False
-    stretches: bool = False
-    only_wide: bool = False
 
 
 def status_view(document: Record, width: int) -> Group:
@@ -46,49 +36,49 @@ def status_view(document: Record, width: int) -> Group:
     return Group(*parts)
 
 
-def workers_table(workers: Sequence[Record], width: int) -> Table:
+def workers_table(workers: Sequence[Record], width: int) -> Table | Text:
     """One line a worker."""
     columns = [
         Column("WORKER", lambda w: clean(w["id"])),
         Column("PID", lambda w: clean(w["pid"]), right=True),
         Column("STATE", _worker_state),
         Column("SESSION", lambda w: clean(w["session"]), stretches=True),
-        Column("AGENT/ROLE", _agent_and_role),
+        Column("AGENT/ROLE", _agent_and_role, stretches=True),
         Column("TURN", lambda w: span(w["turn_age"]), right=True),
-        Column("TURNS", lambda w: clean(w["turns"]), right=True),
-        Column("AGE", lambda w: span(w["age"]), right=True),
+        Column("TURNS", lambda w: clean(w["turns"]), right=True, optional=2),
+        Column("AGE", lambda w: span(w["age"]), right=True, optional=1),
         Column("RSS", lambda w: size(w["rss"]), right=True),
-        Column("CPU", lambda w: percent(w["cpu"]), right=True, only_wide=True),
-        Column("PING", lambda w: span(w["last_ping"]), right=True, only_wide=True),
-        Column("PROFILE", lambda w: clean(w["profile"]), only_wide=True),
+        Column("CPU", lambda w: percent(w["cpu"]), right=True, optional=4),
+        Column("PING", lambda w: span(w["last_ping"]), right=True, optional=5),
+        Column("PROFILE", lambda w: clean(w["profile"]), optional=6),
     ]
-    return _table(columns, workers, width, empty="no workers")
+    return make_table(columns, workers, width, empty="no workers")
 
 
-def waiting_table(waiting: Sequence[Record], width: int) -> Table:
+def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
     """One line a waiter, the next to be served first."""
     columns = [
         Column("#", lambda w: clean(w["position"]), right=True),
-        Column("REQUEST", lambda w: clean(w["request"])),
+        Column("REQUEST", lambda w: clean(w["request"]), optional=1),
         Column("SESSION", lambda w: clean(w["session"]), stretches=True),
         Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):g}", right=True),
         Column("WAITED", lambda w: span(w["waited"]), right=True),
         Column("WHY", lambda w: clean(w["why"]), stretches=True),
     ]
-    return _table(columns, waiting, width, empty="nobody waits")
+    return make_table(columns, waiting, width, empty="nobody waits")
 
 
-def sessions_table(sessions: Sequence[Record], width: int) -> Table:
+def sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
     """One line a conversation."""
     columns = [
         Column("SESSION", lambda s: clean(s["key"]), stretches=True),
         Column("STATE", lambda s: _state("failed" if s.get("failed") else s["state"])),
         Column("WORKER", lambda s: clean(s["worker"])),
-        Column("HOLDS", lambda s: clean(s["holds"]), right=True),
+        Column("HOLDS", lambda s: clean(s["holds"]), right=True, optional=1),
         Column("WAITING", lambda s: clean(s.get("waiting", 0)), right=True),
         Column("TRANSCRIPT", lambda s: clean(s["transcript"]), stretches=True),
     ]
-    return _table(columns, sessions, width, empty="no sessions")
+    return make_table(columns, sessions, width, empty="no sessions")
 
 
 def explanation_table(explanation: Record, width: int) -> Group:
@@ -104,7 +94,7 @@ def explanation_table(explanation: Record, width: int) -> Group:
         Column("SESSION", lambda w: clean(w.get("session")), stretches=True),
         Column("DIFFERENCE", lambda w: clean(w["difference"] or "-"), stretches=True),
     ]
-    return Group(wanted, Text(), _table(columns, explanation["workers"], width, empty="no workers"))
+    return Group(wanted, Text(), make_table(columns, explanation["workers"], width, empty="no workers"))
 
 
 def checks_table(checks: Sequence[Record]) -> Table:
@@ -119,20 +109,20 @@ def checks_table(checks: Sequence[Record]) -> Table:
     return table
 
 
-def _profiles_table(profiles: Sequence[Record], width: int) -> Table:
+def _profiles_table(profiles: Sequence[Record], width: int) -> Table | Text:
     columns = [
         Column("PROFILE", lambda p: clean(p["profile"])),
-        Column("AGENT/ROLE", _agent_and_role),
+        Column("AGENT/ROLE", _agent_and_role, stretches=True),
         Column("LIVE", lambda p: clean(p["live"]), right=True),
         Column("WARM", lambda p: f"{p['warm']}/{p.get('min', 0)}", right=True),
-        Column("WAITING", lambda p: clean(p.get("waiting", 0)), right=True),
+        Column("WAITING", lambda p: clean(p.get("waiting", 0)), right=True, optional=1),
         Column("BREAKER", lambda p: _state(p["breaker"], closed="green")),
         Column("LAST ERROR", lambda p: clean(p["last_error"]), stretches=True),
     ]
-    return _table(columns, profiles, width, empty="no profiles")
+    return make_table(columns, profiles, width, empty="no profiles")
 
 
-def _latency_table(latency: dict[str, Record]) -> Table:
+def _latency_table(latency: dict[str, Record]) -> Table | Text:
     columns = [
         Column("LATENCY", lambda q: clean(q["name"])),
         Column("P50", lambda q: span(q["p50"] if q["count"] else None), right=True),
@@ -140,7 +130,7 @@ def _latency_table(latency: dict[str, Record]) -> Table:
         Column("MAX", lambda q: span(q.get("max") if q["count"] else None), right=True),
         Column("COUNT", lambda q: clean(q["count"]), right=True),
     ]
-    return _table(columns, [{"name": name, **figures} for name, figures in latency.items()], 0, empty="")
+    return make_table(columns, [{"name": name, **figures} for name, figures in latency.items()], UNBOUNDED, empty="")
 
 
 def _headline(document: Record) -> Text:
@@ -178,12 +168,12 @@ def _by_name(counts: dict[str, int]) -> str:
 
 
 def _guarantee(document: Record) -> Text:
-    return Text(clean(f"orphans   {document['guarantee']['level']}: {document['guarantee']['text']}"), overflow="fold")
+    return Text(clean(f"orphans   {document['guarantee']['level']}: {document['guarantee']['text']}"))
 
 
 def _worker_state(worker: Record) -> Text:
     state = _state("suspended" if worker.get("suspended") else worker["state"])
-    return Text.assemble(state, (" (retiring)", "dim")) if worker.get("retiring") else state
+    return Text.assemble(state, (", retiring", "dim")) if worker.get("retiring") else state
 
 
 def _agent_and_role(record: Record) -> str:
@@ -192,25 +182,3 @@ def _agent_and_role(record: Record) -> str:
 
 def _state(name: str, **styles: str) -> Text:
     return Text(clean(name), {**_STATE_STYLES, **styles}.get(name, ""))
-
-
-def _table(columns: Sequence[Column], records: Sequence[Record], width: int, *, empty: str) -> Table:
-    shown = [column for column in columns if width >= _WIDE or not column.only_wide]
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for column in shown:
-        table.add_column(
-            column.heading,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=len(column.heading) if not column.stretches else 7,
-        )
-    for record in records:
-        table.add_row(*(_cell(column.cell(record)) for column in shown))
-    if not records and empty:
-        table.add_row(Text(empty, "dim"))
-    return table
-
-
-def _cell(content: str | Text) -> Text:
-    return content if isinstance(content, Text) else Text(content)

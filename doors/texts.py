@@ -26,11 +26,11 @@ _SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
 def span(seconds: float | None) -> str:
-    """A span of time in at most six characters: ``3 ms``, ``4.2 s``, ``2m10s``, ``1h05m``, ``3d04h``."""
+    """A span of time in at most six characters: ``0.3 ms``, ``4.2 s``, ``2m10s``, ``1h05m``, ``3d04h``."""
     if seconds is None:
         return "-"
     if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
+        return f"{seconds * 1000:.1f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(int(seconds), 60)

@@ -1,0 +1,171 @@
+"""What the status document looks like, and that nothing in it can break the picture."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from doors.tables import checks_table, explanation_table, sessions_table, status_view, waiting_table, workers_table
+
+
+def worker(name: str, **others: Any) -> dict[str, Any]:
+    base = {
+        "id": name,
+        "pid": 100_001,
+        "profile": "a1b2c3d4",
+        "agent": "main",
+        "role": "default",
+        "state": "idle",
+        "session": None,
+        "holds": 0,
+        "turn_age": None,
+        "turns": 12,
+        "age": 3723.0,
+        "background": 0,
+        "rss": 96 * 1024 * 1024,
+        "cpu": 3.2,
+        "suspended": False,
+        "last_ping": 4.2,
+        "retiring": None,
+    }
+    return base | others
+
+
+def waiter(**others: Any) -> dict[str, Any]:
+    base = {"request": "r1", "session": "grace", "priority": 5, "priority_now": 6.5, "waited": 4.6, "position": 1}
+    return base | {"why": "all 4 workers are busy"} | others
+
+
+DOCUMENT: dict[str, Any] = {
+    "pool": {
+        "total": 4,
+        "idle": 1,
+        "leased": 2,
+        "starting": 1,
+        "stopping": 0,
+        "waiting": 1,
+        "max": 4,
+        "mode": "paused",
+    },
+    "counters": {
+        "spawned": 9,
+        "exits": {"evicted": 2, "crashed": 1},
+        "grants": {"bound": 120, "hard": 0},
+        "enqueued": 20,
+        "served": 17,
+        "expired": 1,
+        "refused": 0,
+    },
+    "workers": [worker("w1", state="leased", session="ada", turn_age=12.0), worker("w2", suspended=True)],
+    "waiting": [waiter()],
+    "sessions": [
+        {"key": "ada", "state": "active", "worker": "w1", "holds": 1, "waiting": 0, "transcript": "/t", "failed": None},
+        {"key": "bob", "state": "parked", "worker": None, "holds": 0, "waiting": 0, "transcript": None, "failed": "x"},
+    ],
+    "profiles": [
+        {
+            "profile": "a1b2c3d4",
+            "agent": "main",
+            "role": "default",
+            "live": 3,
+            "warm": 1,
+            "min": 1,
+            "waiting": 1,
+            "breaker": "open",
+            "last_error": "boom",
+        }
+    ],
+    "latency": {
+        "acquire": {"count": 3, "p50": 0.0004, "p99": 0.12, "max": 3.2},
+        "turn": {"count": 0, "p50": 0.0, "p99": 0.0, "max": 0.0},
+    },
+    "guarantee": {"level": "cgroup", "text": "nothing survives"},
+    "supervisor": {"pid": 4242, "uptime": 93_784.0, "version": "0.1.0", "socket": "/run/p.sock", "data_dir": "/x"},
+}
+
+
+def draw(view: RenderableType, width: int = 140) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(view)
+    return captured.get()
+
+
+@pytest.mark.parametrize("width", [60, 80, 140, 500])
+def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_width(width: int) -> None:
+    shown = draw(status_view(DOCUMENT, width), width)
+    for words in (
+        "pool paused  4/4 workers  2 leased",
+        "up 1d02h",
+        "w1",
+        "suspended",
+        "ada",
+        "all 4 workers",
+        "a1b2c3d4",
+        "0.4 ms",
+        "1 active  1 failed",
+        "2 evicted  1 crashed",
+        "120 bound",
+        "nothing survives",
+    ):
+        assert words in shown
+    assert max(len(line) for line in shown.splitlines()) <= width
+
+
+def test_a_latency_nobody_has_measured_is_a_dash() -> None:
+    line = next(line for line in draw(status_view(DOCUMENT, 80)).splitlines() if line.startswith("turn"))
+    assert line.split() == ["turn", "-", "-", "-", "0"]
+
+
+def test_a_wide_terminal_shows_more_of_a_worker() -> None:
+    assert "PROFILE" not in draw(workers_table([worker("w1", session="x" * 60)], 80), 80)
+    assert "PROFILE" in draw(workers_table([worker("w1", session="x" * 60)], 160), 160)
+
+
+def test_a_worker_that_is_to_go_says_so() -> None:
+    assert "leased, retiring" in draw(workers_table([worker("w1", state="leased", retiring="max_age")], 140))
+
+
+def test_nothing_a_stranger_chose_reaches_the_terminal_raw() -> None:
+    evil = "\x1b[2J[red]evil\r\n"
+    shown = "".join(
+        draw(view)
+        for view in (
+            workers_table([worker("w1", session=evil, role=evil)], 140),
+            waiting_table([waiter(session=evil, why=evil)], 140),
+            sessions_table([{**DOCUMENT["sessions"][0], "key": evil, "transcript": evil}], 140),
+        )
+    )
+    assert "\x1b" not in shown
+    assert "\r" not in shown
+    assert "[red]evil" in shown
+
+
+def test_an_explanation_names_the_level_and_the_difference_of_every_worker() -> None:
+    explanation = {
+        "session": "ada",
+        "profile": {"signature": "a1b2c3d4", "agent": "main", "role": "reviewer", "cwd": "/"},
+        "workers": [
+            {"worker": "w1", "level": "hard", "difference": "", "state": "idle", "session": None},
+            {"worker": "w2", "level": "none", "difference": "role default, wanted reviewer", "state": "leased"},
+        ],
+    }
+    shown = draw(explanation_table(explanation, 140))
+    assert "wanted: main/reviewer" in shown
+    assert ["w1", "hard", "idle", "-", "-"] in [line.split() for line in shown.splitlines()]
+    assert "role default, wanted reviewer" in shown
+
+
+def test_a_check_shows_what_to_do_below_what_was_found() -> None:
+    checks = [{"name": "memory", "verdict": "missing", "found": "too little", "fix": "set pool.max to 2"}]
+    shown = [line.split() for line in draw(checks_table(checks)).splitlines()]
+    assert shown == [["MISSING", "memory", "too", "little"], ["->", "set", "pool.max", "to", "2"]]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [(workers_table, "no workers"), (waiting_table, "nobody waits"), (sessions_table, "no sessions")],
+)
+def test_an_empty_listing_says_so(table: Callable[[list[dict[str, Any]], int], RenderableType], words: str) -> None:
+    assert draw(table([], 80)).strip() == words
