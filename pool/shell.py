@@ -257,9 +257,9 @@ class Pool:
             case Reject():
                 self._tickets.reject(action)
             case Reset():
-                self._nursery.start_soon(self._reset, action)
+                self._nursery.start_soon(self._reset, action, self._lives[action.worker])
             case Reconcile():
-                self._nursery.start_soon(self._reconcile, action)
+                self._nursery.start_soon(self._reconcile, action, self._lives[action.worker])
             case Spawn():
                 life = WorkerLife(action.worker, action.profile, self._settings, trio.current_time())
                 self._lives[action.worker] = life
@@ -298,17 +298,16 @@ class Pool:
         try:
             await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply)
         finally:
+            self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
             del self._lives[life.id]
             if not self._lives:
                 self._all_gone.set()
-            self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
 
     def _on_ready(self, life: WorkerLife) -> None:
         self._latencies.spawn.add(trio.current_time() - life.spawned_at)
         self._apply(stimuli.WorkerReady(life.id))
 
-    async def _reset(self, action: Reset) -> None:
-        life = self._lives[action.worker]
+    async def _reset(self, action: Reset, life: WorkerLife) -> None:
         started = trio.current_time()
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         try:
@@ -331,8 +330,7 @@ class Pool:
             return await begin_conversation(worker.client)
         return await resume_conversation(worker.client, resume_from)
 
-    async def _reconcile(self, action: Reconcile) -> None:
-        life = self._lives[action.worker]
+    async def _reconcile(self, action: Reconcile, life: WorkerLife) -> None:
         try:
             await reconcile(life.worker.client, action.soft)
         except PoolError as exc:
