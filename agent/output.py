@@ -57,13 +57,16 @@ class Output:
         The same bytes as encoding ``wire.messages.AssistantMessage`` one by one, in a third of the time: a model that
         needs no time must not be slower than the fastest reader.
         """
+        if not parts:
+            return
         texts = self._encoder.encode_lines(parts).decode().split("\n")  # JSON strings hold no LF of their own
         texts.pop()
         head = f'{{"event":"{name}","data":{{"partial":'
-        tail = f',"run_id":{self._encoder.encode(run_id).decode()},"seq":'
+        run = f',"run_id":{self._encoder.encode(run_id).decode()},"seq":'
         first = self._seq + 1
         self._seq += len(texts)
-        self.raw("".join([f"{head}{text}{tail}{seq}}}}}\n" for seq, text in enumerate(texts, first)]).encode())
+        lines = f"}}}}\n{head}".join([f"{text}{run}{seq}" for seq, text in enumerate(texts, first)])
+        self.raw(f"{head}{lines}}}}}\n".encode())
 
     def answer(self, request_id: RequestId, result: Any) -> None:
         """Answer a request; one without an id wants no answer."""
@@ -98,7 +101,7 @@ class Output:
             while True:
                 await self._something.wait()
                 self._something = trio.Event()
-                block = b"".join(self._blocks)
+                block = self._blocks[0] if len(self._blocks) == 1 else b"".join(self._blocks)
                 self._blocks.clear()
                 await stream.send_all(block)
                 self._took(len(block))

@@ -176,10 +176,10 @@ class Turn:
     def _take_piece(self, reply: _Reply, piece: Piece) -> None:
         match piece:
             case TextPiece(parts):
-                reply.text.extend(parts)
+                reply.text.append("".join(parts))  # one string a batch: a long answer is not a million objects
                 self._output.pieces("assistant_message", parts, self._run.run_id)
             case ThinkingPiece(parts):
-                reply.thinking.extend(parts)
+                reply.thinking.append("".join(parts))
                 self._output.pieces("thinking", parts, self._run.run_id)
             case CallPiece():
                 reply.calls.append(ToolUseBlock(piece.id, piece.name, piece.input))

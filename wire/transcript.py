@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
 import msgspec
 
@@ -82,17 +82,23 @@ class RepairReport(msgspec.Struct, frozen=True):
         return not self.cut_bytes and not self.completed
 
 
-class _AnyEntry(msgspec.Struct, frozen=True):
+class _AnyHeader(msgspec.Struct, frozen=True):
     type: str = ""
     id: str = ""
-    seq: int = 0
+
+
+class _LooseEntry(msgspec.Struct, frozen=True):
+    type: Any = None
+    seq: Any = None
 
 
 class _AnyObject(msgspec.Struct, frozen=True):
     """An entry of whatever shape: only that it is a JSON object counts."""
 
 
-_first_line_decoder = msgspec.json.Decoder(_AnyEntry)
+_KNOWN_TYPES = frozenset({"message", "compaction"})
+_first_line_decoder = msgspec.json.Decoder(_AnyHeader)
+_loose_decoder = msgspec.json.Decoder(_LooseEntry)
 _object_decoder = msgspec.json.Decoder(_AnyObject)
 _header_decoder = msgspec.json.Decoder(SessionHeader)
 _entry_decoder: msgspec.json.Decoder[MessageEntry | CompactionEntry] = msgspec.json.Decoder(
@@ -291,17 +297,18 @@ def _decode_entry(line: bytes, path: Path) -> Entry:
         return _entry_decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         other = _decode_other(line)
-        if other is None or other.type in {"message", "compaction"}:
+        if other is None or other.type in _KNOWN_TYPES:
             raise TranscriptDamaged(f"{path} has a broken entry: {exc}") from exc
         return other
 
 
 def _decode_other(line: bytes) -> OtherEntry | None:
     try:
-        entry = _first_line_decoder.decode(line)
+        entry = _loose_decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return OtherEntry("", 0, line.rstrip(b"\r\n")) if _is_object(line) else None
-    return OtherEntry(entry.type, entry.seq, line.rstrip(b"\r\n"))
+        return None
+    kind = entry.type if isinstance(entry.type, str) else ""
+    return OtherEntry(kind, entry.seq if type(entry.seq) is int else 0, line.rstrip(b"\r\n"))
 
 
 # --- repair ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from wire.entries import ImageBlock, TranscriptMessage
 
 __all__ = ["Faults", "ScriptedModel"]
 
-_BATCH = 2048
+_BATCH = 512
 _ECHO_CHARS = 2000
 _BEFORE_CHARS = 80
 _BEFORE_COUNT = 3
