@@ -1,0 +1,166 @@
+"""The blocking client against a real control server, and against what is none."""
+
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from doors.control import serve_control
+from doors.control_client import ControlClient, NoSupervisor, Pushed
+from errors import PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
+from tests.doors.handlers import FakeHandlers
+
+
+@pytest.fixture
+def handlers() -> FakeHandlers:
+    return FakeHandlers()
+
+
+@pytest.fixture
+async def path(short_dir: Path, handlers: FakeHandlers, nursery: trio.Nursery) -> Path:
+    started: Path = await nursery.start(serve_control, handlers, short_dir / "s")
+    return started
+
+
+async def in_thread(work: Callable[..., Any], *args: Any) -> Any:
+    with trio.fail_after(10):
+        return await trio.to_thread.run_sync(partial(work, *args), abandon_on_cancel=True)
+
+
+async def test_a_call_returns_the_result(path: Path) -> None:
+    def talk() -> Any:
+        with ControlClient(path) as client:
+            return [client.call("echo", {"n": n}) for n in range(3)]
+
+    assert await in_thread(talk) == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+async def test_a_stream_gives_events_in_order_and_then_the_result(path: Path) -> None:
+    def talk() -> tuple[list[Pushed], Any, int]:
+        with ControlClient(path) as client:
+            stream = client.stream("count", {"events": 500})
+            batches = list(stream)
+            return [event for batch in batches for event in batch], stream.result, len(batches)
+
+    events, result, batches = await in_thread(talk)
+    assert [event.data["number"] for event in events] == list(range(500))
+    assert events[0] == Pushed("event", {"number": 0, "text": ""})
+    assert result == {"events": 500}
+    assert batches < 100
+
+
+async def test_an_error_comes_back_as_the_class_it_left_as(path: Path) -> None:
+    def talk(method: str) -> PoolError:
+        with ControlClient(path) as client, pytest.raises(PoolError) as caught:
+            client.call(method)
+        return caught.value
+
+    lost = await in_thread(talk, "fail")
+    assert type(lost) is WorkerExited
+    assert lost.details == {"worker": "w1", "sent": True, "stderr_tail": "boom"}
+    assert type(await in_thread(talk, "saturate")) is PoolSaturated
+    assert type(await in_thread(talk, "nonsense")) is UsageError
+    assert (await in_thread(talk, "crash")).code == "internal"
+
+
+async def test_a_call_without_an_answer_in_time_is_a_timeout(path: Path) -> None:
+    def talk() -> None:
+        with ControlClient(path) as client:
+            client.call("hang", timeout=0.05)
+
+    with pytest.raises(RequestTimeout, match="did not answer hang in time"):
+        await in_thread(talk)
+
+
+def test_where_nobody_listens_the_message_names_the_path_and_the_remedy(short_dir: Path) -> None:
+    with pytest.raises(NoSupervisor, match=rf"no supervisor listens on {short_dir}/s; start one with: pool run"):
+        ControlClient(short_dir / "s")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(short_dir / "s"))
+    with pytest.raises(NoSupervisor, match="no supervisor listens"):
+        ControlClient(short_dir / "s")
+    (short_dir / "f").touch()
+    with pytest.raises(NoSupervisor):
+        ControlClient(short_dir / "f" / "s")
+
+
+async def test_a_supervisor_that_stops_in_mid_call_says_so(short_dir: Path, handlers: FakeHandlers) -> None:
+    outcome: list[PoolError] = []
+    life = trio.CancelScope()
+
+    async def serve(task_status: trio.TaskStatus[Path]) -> None:
+        with life:
+            await serve_control(handlers, short_dir / "s", task_status=task_status)
+
+    def talk() -> None:
+        with ControlClient(short_dir / "s") as client, pytest.raises(PoolError) as caught:
+            client.call("hang")
+        outcome.append(caught.value)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve)
+        nursery.start_soon(in_thread, talk)
+        await handlers.hanging.wait()
+        life.cancel()
+    assert [error.code for error in outcome] == ["pool_closed"]
+
+
+async def test_waiting_for_the_close_ends_with_it_or_with_the_time(short_dir: Path, handlers: FakeHandlers) -> None:
+    life = trio.CancelScope()
+
+    async def serve(task_status: trio.TaskStatus[Path]) -> None:
+        with life:
+            await serve_control(handlers, short_dir / "s", task_status=task_status)
+
+    def wait(timeout: float) -> bool:
+        with ControlClient(short_dir / "s") as client:
+            client.call("echo")
+            return client.wait_closed(timeout)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve)
+        assert await in_thread(wait, 0.05) is False
+        life.cancel()
+
+
+def serve_once(listener: socket.socket, answer: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(1000)
+        connection.sendall(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", ProtocolViolation, "no supervisor of this version"),
+        (b"", NoSupervisor, "closed the connection before it answered"),
+        (b'{"id": "1", "resul', NoSupervisor, "closed the connection before it answered"),
+        (b'{"id": null, "error": {"code": "saturated", "message": "too many"}}\n', PoolSaturated, "too many"),
+        (b'{"id": "1", "error": {"code": "from_the_future", "message": "new"}}\n', PoolError, "new"),
+    ],
+)
+def test_whatever_answers_is_turned_into_one_clear_error(
+    short_dir: Path, answer: bytes, error: type[PoolError], words: str
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_dir / "s"))
+        listener.listen()
+        server = threading.Thread(target=serve_once, args=(listener, answer))
+        server.start()
+        with ControlClient(short_dir / "s") as client, pytest.raises(error, match=words):
+            client.call("status", timeout=5)
+        server.join(5)
+
+
+def test_a_supervisor_that_answers_nobody_is_a_timeout_not_a_hang(short_dir: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_dir / "s"))
+        listener.listen()
+        with ControlClient(short_dir / "s") as client, pytest.raises(RequestTimeout, match="stopped or overloaded"):
+            client.call("status", timeout=0.05)
