@@ -1,5 +1,6 @@
 """A real ``pool run`` in a process of its own, and the ``pool`` commands against it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -26,7 +27,10 @@ class Supervisor:
         self.data_dir = data_dir
         self.socket = data_dir / "control.sock"
         self.log: list[str] = []
-        self._ready = threading.Event()
+        self._started: list[subprocess.Popen[str]] = []
+        self._env = {**os.environ, "POOL_SOCKET": str(self.socket)}
+        self._changed = threading.Condition()
+        self._ended = False
         self.process = subprocess.Popen(
             [*POOL, "run", *self._place(), *flags], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
         )
@@ -39,30 +43,54 @@ class Supervisor:
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self.log.append(line)
-            if " ready " in line:
-                self._ready.set()
-        self._ready.set()
+            with self._changed:
+                self.log.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
-    def wait_ready(self) -> None:
-        assert self._ready.wait(_START_LIMIT), "not ready in time"
-        assert self.process.poll() is None, "".join(self.log)
+    def wait_for_log(self, event: str) -> None:
+        """Wait until it has logged ``event``."""
+
+        def is_there() -> bool:
+            return self._ended or any(f" {event} " in line for line in self.log)
+
+        with self._changed:
+            assert self._changed.wait_for(is_there, _START_LIMIT), "".join(self.log)
+        assert any(f" {event} " in line for line in self.log), "".join(self.log)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A ``pool`` command that goes on."""
-        return subprocess.Popen(
-            [*POOL, arguments[0], "--socket", str(self.socket), *arguments[1:]],
+        command = subprocess.Popen(
+            [*POOL, *arguments],
+            env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(command)
+        return command
+
+    def clear(self) -> None:
+        """End every command that a failed test has left running."""
+        for command in self._started:
+            if command.poll() is None:
+                command.kill()
+            if command.stdout is not None and not command.stdout.closed:
+                command.communicate()
 
     def pool(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A ``pool`` command, run to its end."""
-        command = [*POOL, arguments[0], "--socket", str(self.socket), *arguments[1:]]
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMMAND_LIMIT, check=False, stdin=subprocess.DEVNULL
+            [*POOL, *arguments],
+            env=self._env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_LIMIT,
+            check=False,
         )
 
     def prompt(self, session: str, text: str, *flags: str) -> str:
@@ -104,16 +132,17 @@ class Supervisor:
 def running_supervisor(data_dir: Path, *flags: str) -> Iterator[Supervisor]:
     supervisor = Supervisor(data_dir, *flags)
     try:
-        supervisor.wait_ready()
+        supervisor.wait_for_log("ready")
         yield supervisor
     finally:
+        supervisor.clear()
         if supervisor.process.poll() is None:
             supervisor.signal(signal.SIGTERM)
-            try:
-                supervisor.wait()
-            except subprocess.TimeoutExpired:
-                supervisor.process.kill()
-                supervisor.wait()
+        try:
+            supervisor.wait()
+        except subprocess.TimeoutExpired:
+            supervisor.process.kill()
+            supervisor.wait()
 
 
 def marked_processes(instance: str) -> list[psutil.Process]:

@@ -67,7 +67,7 @@ async def talk(pool: Pool, session: str, profile: CapabilityProfile, ledger: Led
         nonces.add(nonce)
         try:
             async with pool.lease(session, profile, timeout=25) as lease:
-                result = await lease.prompt(f"RECALL DELAY=1 PIECES=20 {nonce}").wait()
+                result = await lease.prompt(f"RECALL DELAY=20 {nonce}").wait()
         except PoolError as exc:
             ledger.outcomes[nonce] += 1
             ledger.errors.append(f"{type(exc).__name__}: {exc}")

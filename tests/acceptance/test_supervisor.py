@@ -111,6 +111,7 @@ def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> N
         endless = supervisor.start("prompt", "-s", "alice", "HANG")
         supervisor.wait_for_turn("alice")
         supervisor.signal(signal.SIGTERM)
+        supervisor.wait_for_log("stopping")
         supervisor.signal(signal.SIGTERM)
         assert supervisor.wait() == 0
         endless.communicate(timeout=20)
