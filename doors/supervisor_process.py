@@ -80,10 +80,11 @@ class SupervisorProcess:
     def _read_log(self) -> None:
         """Until the supervisor and whoever shares its stderr are gone."""
         assert self._process.stderr is not None  # noqa: S101  # opened as a pipe above
-        for line in self._process.stderr:
-            self._log.append(line.decode(errors="replace"))
-            if b" ready " in line:
-                self._ready.set()
+        with self._process.stderr as lines:
+            for line in lines:
+                self._log.append(line.decode(errors="replace"))
+                if b" ready " in line:
+                    self._ready.set()
         self._ready.set()
 
     def _end(self) -> None:
