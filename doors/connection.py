@@ -51,7 +51,7 @@ class ControlLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Lines in a row which are no request; one more ends the connection."""
     input_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
     """All connections' unfinished lines and requests in flight, beyond the first 64 KiB of each."""
-    out_buffer_bytes: ByteCount = ByteCount(1024 * 1024)
+    out_buffer_bytes: ByteCount = ByteCount(256 * 1024)
     """Bytes that wait for one peer; its requests wait when there are more."""
     write_stall: Seconds = Seconds(30)
     """A peer that takes no byte for this long, while some wait for it, is cut off."""

@@ -1,10 +1,29 @@
-"""What the tests of the doors share: short paths, fake handlers, and a control server to talk to."""
+"""What the tests of the doors share: short paths, and a control server with small limits to talk to."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trio
+
+from doors.control import ControlLimits, serve_control
+from tests.doors.handlers import FakeHandlers
+from tests.doors.peer import Peer
+from wire.units import ByteCount, Seconds
+
+Connect = Callable[[], Awaitable[Peer]]
+
+SMALL = ControlLimits(
+    max_connections=3,
+    max_frame_bytes=ByteCount(200_000),
+    max_requests=4,
+    max_refused=5,
+    input_bytes=ByteCount(200_000),
+    out_buffer_bytes=ByteCount(100_000),
+    write_stall=Seconds(0.2),
+    flush_grace=Seconds(0.5),
+)
 
 
 @pytest.fixture
@@ -12,3 +31,32 @@ def short_dir() -> Iterator[Path]:
     """A private directory whose path leaves room for a socket's name (pytest's own are too long for that)."""
     with tempfile.TemporaryDirectory(prefix="pool-") as name:
         yield Path(name)
+
+
+@pytest.fixture
+def handlers() -> FakeHandlers:
+    return FakeHandlers()
+
+
+@pytest.fixture
+async def path(short_dir: Path, handlers: FakeHandlers, nursery: trio.Nursery) -> Path:
+    """A server with small limits, listening."""
+    started: Path = await nursery.start(lambda task_status: serve_small(handlers, short_dir / "s", task_status))
+    return started
+
+
+async def serve_small(handlers: FakeHandlers, path: Path, task_status: trio.TaskStatus[Path]) -> None:
+    await serve_control(handlers, path, limits=SMALL, task_status=task_status)
+
+
+@pytest.fixture
+async def connect(path: Path) -> AsyncIterator[Connect]:
+    peers: list[Peer] = []
+
+    async def open_peer() -> Peer:
+        peers.append(await Peer.connect(path))
+        return peers[-1]
+
+    yield open_peer
+    for peer in peers:
+        peer.stream.socket.close()

@@ -2,64 +2,14 @@
 
 import contextlib
 import logging
-import socket
-import stat
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-import doors.control
-from doors.control import ControlLimits, bind_control_socket, serve_control
-from doors.lock import AlreadyRunning
-from errors import UsageError
+from tests.doors.conftest import SMALL, Connect
 from tests.doors.handlers import FakeHandlers
 from tests.doors.peer import Peer
-from wire.units import ByteCount, Seconds
-
-Connect = Callable[[], Awaitable[Peer]]
-
-SMALL = ControlLimits(
-    max_connections=3,
-    max_frame_bytes=ByteCount(200_000),
-    max_requests=4,
-    max_refused=5,
-    input_bytes=ByteCount(200_000),
-    out_buffer_bytes=ByteCount(100_000),
-    write_stall=Seconds(0.2),
-    flush_grace=Seconds(0.5),
-)
-
-
-@pytest.fixture
-def handlers() -> FakeHandlers:
-    return FakeHandlers()
-
-
-@pytest.fixture
-async def path(short_dir: Path, handlers: FakeHandlers, nursery: trio.Nursery) -> Path:
-    """A server with small limits, listening."""
-    started: Path = await nursery.start(lambda task_status: serve_small(handlers, short_dir / "s", task_status))
-    return started
-
-
-async def serve_small(handlers: FakeHandlers, path: Path, task_status: trio.TaskStatus[Path]) -> None:
-    await serve_control(handlers, path, limits=SMALL, task_status=task_status)
-
-
-@pytest.fixture
-async def connect(path: Path) -> AsyncIterator[Connect]:
-    peers: list[Peer] = []
-
-    async def open_peer() -> Peer:
-        peers.append(await Peer.connect(path))
-        return peers[-1]
-
-    yield open_peer
-    for peer in peers:
-        peer.stream.socket.close()
 
 
 async def still_serves(connect: Connect) -> bool:
@@ -345,72 +295,3 @@ async def test_events_leave_in_few_sends(connect: Connect) -> None:
     answer = await peer.call(1, "count", events=2000)
     assert answer == {"id": 1, "result": {"events": 2000}}
     assert peer.received_chunks <= 20
-
-
-# --- the door itself ------------------------------------------------------------------------------------------------
-
-
-async def test_only_the_owner_may_use_the_socket(path: Path) -> None:
-    assert stat.S_IMODE((await trio.Path(path).stat()).st_mode) == 0o600
-
-
-async def test_a_peer_of_another_user_is_turned_away(
-    connect: Connect, handlers: FakeHandlers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(doors.control, "peer_uid", lambda _sock: 54_321)
-    peer = await connect()
-    answer = await peer.hear()
-    assert answer is not None
-    assert "another user" in answer["error"]["message"]
-    assert await peer.hear() is None
-    assert handlers.calls == []
-
-
-async def test_a_closing_server_answers_what_is_in_flight_and_takes_its_socket_along(
-    short_dir: Path, handlers: FakeHandlers
-) -> None:
-    path = short_dir / "s"
-    async with trio.open_nursery() as nursery:
-        await nursery.start(serve_control, handlers, path)
-        peer = await Peer.connect(path)
-        await peer.ask(1, "hang")
-        await handlers.hanging.wait()
-        nursery.cancel_scope.cancel()
-    answer = await peer.hear()
-    assert answer is not None
-    assert (answer["id"], answer["error"]["code"]) == (1, "pool_closed")
-    assert await peer.hear() is None
-    assert not path.exists()
-    peer.stream.socket.close()
-
-
-def test_a_stale_socket_is_replaced(short_dir: Path) -> None:
-    path = short_dir / "s"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
-        dead.bind(str(path))
-    with bind_control_socket(path) as bound:
-        assert bound.getsockname() == str(path)
-
-
-def test_a_socket_somebody_listens_on_is_left_alone(short_dir: Path) -> None:
-    path = short_dir / "s"
-    with bind_control_socket(path):
-        with pytest.raises(AlreadyRunning, match="another supervisor listens on"), bind_control_socket(path):
-            pass
-        assert path.exists()
-
-
-def test_a_file_that_is_no_socket_is_never_removed(short_dir: Path) -> None:
-    path = short_dir / "s"
-    path.write_text("precious")
-    with pytest.raises(UsageError, match="is no socket"), bind_control_socket(path):
-        pass
-    assert path.read_text() == "precious"
-
-
-def test_a_socket_that_took_our_place_is_left_alone(short_dir: Path) -> None:
-    path = short_dir / "s"
-    with bind_control_socket(path):
-        path.unlink()
-        path.write_text("another's")
-    assert path.exists()

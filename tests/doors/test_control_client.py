@@ -17,11 +17,6 @@ from tests.doors.handlers import FakeHandlers
 
 
 @pytest.fixture
-def handlers() -> FakeHandlers:
-    return FakeHandlers()
-
-
-@pytest.fixture
 async def path(short_dir: Path, handlers: FakeHandlers, nursery: trio.Nursery) -> Path:
     started: Path = await nursery.start(serve_control, handlers, short_dir / "s")
     return started

@@ -1,0 +1,82 @@
+"""The control socket as a file: whose it is, who may come in, what becomes of it at the end."""
+
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+import trio
+
+import doors.control
+from doors.control import bind_control_socket, serve_control
+from doors.lock import AlreadyRunning
+from errors import UsageError
+from tests.doors.conftest import Connect
+from tests.doors.handlers import FakeHandlers
+from tests.doors.peer import Peer
+
+
+async def test_only_the_owner_may_use_the_socket(path: Path) -> None:
+    assert stat.S_IMODE((await trio.Path(path).stat()).st_mode) == 0o600
+
+
+async def test_a_peer_of_another_user_is_turned_away(
+    connect: Connect, handlers: FakeHandlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors.control, "peer_uid", lambda _sock: 54_321)
+    peer = await connect()
+    answer = await peer.hear()
+    assert answer is not None
+    assert "another user" in answer["error"]["message"]
+    assert await peer.hear() is None
+    assert handlers.calls == []
+
+
+async def test_a_closing_server_answers_what_is_in_flight_and_takes_its_socket_along(
+    short_dir: Path, handlers: FakeHandlers
+) -> None:
+    path = short_dir / "s"
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_control, handlers, path)
+        peer = await Peer.connect(path)
+        await peer.ask(1, "hang")
+        await handlers.hanging.wait()
+        nursery.cancel_scope.cancel()
+    answer = await peer.hear()
+    assert answer is not None
+    assert (answer["id"], answer["error"]["code"]) == (1, "pool_closed")
+    assert await peer.hear() is None
+    assert not path.exists()
+    peer.stream.socket.close()
+
+
+def test_a_stale_socket_is_replaced(short_dir: Path) -> None:
+    path = short_dir / "s"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(path))
+    with bind_control_socket(path) as bound:
+        assert bound.getsockname() == str(path)
+
+
+def test_a_socket_somebody_listens_on_is_left_alone(short_dir: Path) -> None:
+    path = short_dir / "s"
+    with bind_control_socket(path):
+        with pytest.raises(AlreadyRunning, match="another supervisor listens on"), bind_control_socket(path):
+            pass
+        assert path.exists()
+
+
+def test_a_file_that_is_no_socket_is_never_removed(short_dir: Path) -> None:
+    path = short_dir / "s"
+    path.write_text("precious")
+    with pytest.raises(UsageError, match="is no socket"), bind_control_socket(path):
+        pass
+    assert path.read_text() == "precious"
+
+
+def test_a_socket_that_took_our_place_is_left_alone(short_dir: Path) -> None:
+    path = short_dir / "s"
+    with bind_control_socket(path):
+        path.unlink()
+        path.write_text("another's")
+    assert path.exists()
