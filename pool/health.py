@@ -47,7 +47,7 @@ class Health:
         self._pinging = False
         self._failures = 0
         self._events = -1
-        self._progress_at = now
+        self._looked_at = self._progress_at = now
         self._abort_at: float | None = None
         self._in_turn = False
         self.last_ping: float | None = None
@@ -59,14 +59,19 @@ class Health:
         return self._failures
 
     def next_look(self) -> float:
-        """When ``look`` is due, if nothing happens before."""
-        due = self._next_ping
+        """When ``look`` is due, if nothing happens before.
+
+        A turn may have begun right after the last look, so that looks are never further apart than ``turn_stall``: a
+        silent turn is found out after once to twice that time.
+        """
+        due = min(self._next_ping, self._looked_at + self._settings.turn_stall)
         if self._in_turn:
             due = min(due, self._stall_due())
         return due
 
     def look(self, seen: Observation, now: float) -> Verdict:
         """Judge what is seen; the caller acts on it and reports a ping as ``ping_answered`` or ``ping_failed``."""
+        self._looked_at = now
         verdict = self._progress(seen, now)
         return verdict if verdict is not Verdict.FINE else self._responsiveness(seen, now)
 

@@ -150,7 +150,7 @@ class WorkerLife:
         seen = worker.client.statistics()
         return Observation(
             events=seen.events,
-            in_turn=worker.client.is_running,
+            in_turn=worker.client.is_running or any(lease.awaits_answer for lease in self.leases),
             backpressured=seen.backpressured,
             awaits_person=worker.client.awaits_person,
         )

@@ -122,3 +122,15 @@ def test_an_idle_worker_never_stalls() -> None:
     for hour in range(1, 5):
         assert health.look(IDLE, hour * 3600.0) is Verdict.PING
         health.ping_answered(hour * 3600.0)
+
+
+def test_a_turn_that_begins_right_after_a_look_is_found_silent_within_twice_the_limit() -> None:
+    settings = PoolSettings(turn_stall=Seconds(2), ping_interval_idle=Seconds(15))
+    health = Health(settings, now=0.0)
+    assert health.look(IDLE, health.next_look()) is Verdict.FINE
+    began = health.next_look() - 2 + 0.001
+    while (now := health.next_look()) < began + 10:
+        verdict = health.look(in_turn(1), now)
+        if verdict is Verdict.ABORT_TURN:
+            break
+    assert 2 <= now - began <= 4
