@@ -52,9 +52,17 @@ class PromptStream:
             await self.aclose()
             raise
         if batch is None:
-            self.result = self._turn.result
-            await self.aclose()
+            await self._end_well()
         return batch
+
+    async def _end_well(self) -> None:
+        """Keep the outcome; a turn that was aborted because the pool stops its worker has failed, and is told why."""
+        result = self._turn.result
+        await self.aclose()
+        cause = self._cause() if result.stop_reason == "aborted" else None
+        if cause is not None:
+            raise type(cause)(cause.message, **cause.details)
+        self.result = result
 
     @property
     def is_unanswered(self) -> bool:
@@ -188,6 +196,11 @@ class Lease:
         """When the turn that runs now was started; None when there is none."""
         running = (stream for stream in self._streams if stream.ended_at is None)
         return next((stream.started_at for stream in running if stream.started_at is not None), None)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a turn of this lease waits for its answer, whatever the worker's events say."""
+        return any(stream.is_unanswered and stream.ended_at is None for stream in self._streams)
 
     @property
     def must_not_be_reused(self) -> bool:

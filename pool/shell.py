@@ -38,6 +38,11 @@ def _ignore_event(event: str, data: dict[str, Any]) -> None:
     """The sink of a pool that nobody listens to."""
 
 
+def _is_callers_own(error: BaseException | None) -> bool:
+    """Whether an error comes from inside the pool's block; a cancellation may be our nursery's, which must see it."""
+    return isinstance(error, Exception) or not isinstance(error, trio.Cancelled | BaseExceptionGroup | None)
+
+
 class Pool:
     """A bounded set of workers for any number of sessions; see ``lease``.
 
@@ -91,7 +96,7 @@ class Pool:
         with trio.CancelScope(shield=True):
             await self._close()
         self._nursery.cancel_scope.cancel()
-        if isinstance(error, Exception):  # the caller's own: it leaves as it is, not wrapped in a group
+        if _is_callers_own(error):  # it leaves as it is, not wrapped in a group
             await self._stack.__aexit__(None, None, None)
             return None
         return await self._stack.__aexit__(kind, error, traceback)
