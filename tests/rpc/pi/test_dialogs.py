@@ -7,8 +7,8 @@ import pytest
 
 from rpc.pi.dialogs import MAX_OPEN_DIALOGS
 from rpc.settings import RpcSettings
+from tests.rpc.pi.lines import END, in_a_run
 from tests.rpc.pi.replay import Replay
-from tests.rpc.pi.test_runs import END, in_a_run
 from wire.units import Seconds
 
 SHOWN: list[dict[str, Any]] = [

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rpc.settings import RpcSettings
+from tests.rpc.pi.lines import END, START, assistant, in_a_run, queue, sent
 from tests.rpc.pi.replay import Replay, load, state
-from tests.rpc.pi.test_runs import END, START, assistant, in_a_run, queue, sent
 from wire.units import Seconds
 
 OLD = "/golden/sess8/2026-11-21T02-55-57-954Z_01a1fc08-3201-75f3-94d8-e3b0580a3885.jsonl"
