@@ -114,6 +114,7 @@ class Budget:
         if self.state is BreakerState.CLOSED:
             return False
         self.state = checked(BREAKER_MOVES, self.state, BreakerState.CLOSED)
+        self.retry_at = float("-inf")
         return True
 
     def proven(self) -> None:

@@ -1,5 +1,6 @@
 """Where a request goes: at once to its own or a free worker, onto the waiting list, or away with an error."""
 
+from errors import PoolSaturated
 from pool import refusals
 from pool.actions import StopReason
 from pool.fleet import Fleet
@@ -37,8 +38,13 @@ class Placing:
             return
         if not self._admit(waiter):
             return
-        state.wait(waiter, WaiterState.BLOCKED)
-        self.revisit(session)
+        loser = state.waiting.lowest_below(waiter.priority) if self._is_crowded(waiter) else None
+        first = session.state is SessionState.PARKED and not session.waiting
+        state.wait(waiter, WaiterState.QUEUED if first else WaiterState.BLOCKED)
+        if loser is not None:
+            state.reject(loser, self._saturated())
+        if waiter.state is WaiterState.BLOCKED:
+            self.revisit(session)
 
     def revisit(self, session: Session) -> None:
         """Look again at the waiting requests of one session."""
@@ -107,14 +113,19 @@ class Placing:
         if waiter.session.state is SessionState.PARKED and kind.budget.broken and not self._rebinds_at_once(waiter):
             state.reject(waiter, refusals.broken(state.figures(), kind, state.now))
             return False
-        if not waiter.bounded or state.waiting.bounded < state.settings.waiting_capacity:
-            return True
-        if self._rebinds_at_once(waiter):
-            return True
-        loser = state.waiting.lowest_below(waiter.priority)
-        error = refusals.saturated(state.figures(), "the waiting list is full", state.retry_after)
-        state.reject(waiter if loser is None else loser, error)
-        return loser is not None
+        if self._is_crowded(waiter) and state.waiting.lowest_below(waiter.priority) is None:
+            state.reject(waiter, self._saturated())
+            return False
+        return True
+
+    def _is_crowded(self, waiter: Waiter) -> bool:
+        """Whether the waiting list has no place for this request, which would need one."""
+        state = self._state
+        full = waiter.bounded and state.waiting.bounded >= state.settings.waiting_capacity
+        return full and not self._rebinds_at_once(waiter)
+
+    def _saturated(self) -> PoolSaturated:
+        return refusals.saturated(self._state.figures(), "the waiting list is full", self._state.retry_after)
 
     def _rebinds_at_once(self, waiter: Waiter) -> bool:
         """Whether the pump that follows will serve this request by a quiet worker."""

@@ -43,10 +43,11 @@ class Pump:
         while True:
             if state.freed:
                 self._offer_freed()
-            if waiting.ready or waiting.full or waiting.tokens or waiting.quota or state.touched_agents:
+            if waiting.ready.count or self._open_gates():
                 self._advance_lines()
             if not (state.gated and self._open_gated()) and not state.freed:
                 break
+        state.touched_agents.clear()
         if waiting.nested:
             self._refuse_nested()
 
@@ -125,7 +126,7 @@ class Pump:
         """The best waiter that could only be served by the slot of this worker."""
         best: Waiter | None = None
         for gate in (self._state.waiting.full, worker.kind.agent.gate):
-            line = gate.best() if gate else None
+            line = gate.best()
             head = line.head() if line is not None and self._may_advance(line) else None
             if head is not None and (best is None or head.rank < best.rank):
                 best = head
@@ -147,42 +148,40 @@ class Pump:
             if kept is not None:
                 kept.add(line)
                 closed.add(kept)
-        self._state.touched_agents.clear()
 
     def _best_open_gate(self, closed: set[Gate]) -> Gate | None:
         """The gate whose best line comes first, among those that are open in this step."""
         best: tuple[float, int] | None = None
         found: Gate | None = None
-        for gate in self._open_gates():
-            if gate in closed or not gate:
-                continue
-            line = gate.best()
+        for gate in (self._state.waiting.ready, *self._open_gates()):
+            line = gate.best() if gate not in closed else None
             if line is not None and (best is None or line.gate_rank < best):
                 best, found = line.gate_rank, gate
         return found
 
     def _open_gates(self) -> list[Gate]:
+        """The gates, besides the one for ready lines, at which somebody waits for what there is now."""
         state = self._state
         waiting = state.waiting
-        gates = [waiting.ready]
-        if waiting.full and self._has_room():
+        gates = []
+        if waiting.full.count and self._has_room():
             gates.append(waiting.full)
-        if waiting.tokens and state.bucket.ready(state.now):
+        if waiting.tokens.count and state.bucket.ready(state.now):
             gates.append(waiting.tokens)
-        if waiting.quota and state.quota_open:
+        if waiting.quota.count and state.quota_open:
             gates.append(waiting.quota)
-        gates.extend(agent.gate for agent in state.touched_agents if agent.gate)
+        if state.touched_agents:
+            gates.extend(agent.gate for agent in state.touched_agents if agent.gate.count)
         return gates
 
     def _has_room(self) -> bool:
         """Whether a line at the full gate could be advanced: a slot, one that is coming, or a worker to evict."""
         state = self._state
-        coming = self._starts.slots_coming
-        return (
-            len(state.workers) < state.settings.max
-            or coming > state.claims
-            or (coming == state.claims and len(state.index) > 0)
-        )
+        free = state.settings.max - len(state.workers)
+        if free > 0:
+            return True
+        unclaimed = free + len(state.stopping) - state.claims
+        return unclaimed > 0 or (unclaimed == 0 and len(state.index.lru) > 0)
 
     def _advance(self, line: Line) -> Gate | None:
         """Bring the best waiter of the line one step further; returns the gate that keeps the line, if one does."""

@@ -115,9 +115,6 @@ class Gate:
         self.count = 0
         self._heap: list[tuple[float, int, Line]] = []
 
-    def __bool__(self) -> bool:
-        return self.count > 0
-
     def add(self, line: Line) -> None:
         """Put a line here (from wherever it was), or renew its place after its head became better."""
         head = line.head()

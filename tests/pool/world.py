@@ -159,6 +159,17 @@ class World:
         self.busy.discard(session)
         return self.tell(stimuli.Quiet(session))
 
+    def forget(self, session: str) -> list[Action]:
+        """End the conversation: what old processes still have open of it is nobody's transcript any more."""
+        happened = self.tell(stimuli.ForgetSession(session))
+        for paper in self.workers.values():
+            if paper.open == session:
+                paper.open = None
+            if paper.resetting is not None and paper.resetting[0] == session:
+                assert paper.stopping
+                paper.resetting = None
+        return happened
+
     # --- what processes do ------------------------------------------------------------------------------------------
 
     def ready(self, worker: str) -> list[Action]:

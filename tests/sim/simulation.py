@@ -46,7 +46,16 @@ class Faults:
 
 
 class Simulation(World):
-    """Sessions that ask for turns at random, workers that take their time and sometimes die."""
+    """Sessions that ask for turns at random, workers that take their time and sometimes die.
+
+    Args:
+        seed: every choice follows from it.
+        sessions: known from the start, each with a transcript.
+        utilisation: turns asked for, as a share of what ``max`` workers can do.
+        faults: how often what goes wrong.
+        turn: mean seconds of a turn.
+        strays: share of requests that come with another profile than the session's usual one.
+    """
 
     def __init__(
         self,
@@ -56,6 +65,7 @@ class Simulation(World):
         utilisation: float,
         faults: Faults,
         turn: float = 2.0,
+        strays: float = 0.0,
         **settings: object,
     ) -> None:
         super().__init__(seed=seed, now=0.0, **settings)
@@ -63,6 +73,7 @@ class Simulation(World):
         self.rng = random.Random(seed)
         self.faults = faults
         self.turn = turn
+        self.strays = strays
         self.profiles = eight_profiles()
         self.session_names = [f"s{number}" for number in range(sessions)]
         self.session_weights = zipf(sessions)
@@ -74,6 +85,8 @@ class Simulation(World):
         self.timeouts = 0
         self.waits: dict[int, list[float]] = {priority: [] for priority in PRIORITIES}
         self.asked: dict[str, tuple[float, int]] = {}
+        for name in self.session_names:
+            self.tell(stimuli.SessionKnown(name, f"{name}.jsonl"))
 
     # --- the course of events ---------------------------------------------------------------------------------------
 
@@ -84,6 +97,10 @@ class Simulation(World):
         """Send so many requests, then let everything come to an end."""
         self.left = requests
         self.after(0.0, self.arrive)
+        self.finish()
+
+    def finish(self) -> None:
+        """Let everything come to an end, and compare the books."""
         while self.agenda or self.open_requests:
             due = self.machine.next_wakeup()
             assert self.agenda or due is not None, f"stuck with {sorted(self.open_requests)}"
@@ -95,15 +112,25 @@ class Simulation(World):
                 self.now = max(self.now, when)
                 what(*arguments)
         self.machine.validate()
+        self.check_books()
+
+    def crowd(self, requests: int) -> None:
+        """Everybody at once."""
+        self.left = 0
+        for _ in range(requests):
+            self.ask()
 
     def arrive(self) -> None:
         self.left -= 1
         if self.left > 0:
             self.after(self.rng.expovariate(self.arrivals_per_second), self.arrive)
+        self.ask()
+
+    def ask(self) -> None:
         number = self.rng.choices(range(len(self.session_names)), cum_weights=self.session_weights)[0]
         priority = self.rng.choice(PRIORITIES)
         profile = self.profile_of[number]
-        if self.rng.random() < 0.02:
+        if self.rng.random() < self.strays:
             profile = self.rng.choice(self.profiles)
         self.asked[f"r{self.request_count + 1}"] = (self.now, priority)
         request = self.acquire(self.session_names[number], profile, priority=priority, bounded=self.rng.random() < 0.5)
@@ -207,6 +234,18 @@ class Simulation(World):
         best = min(preparation.waiters.values(), key=lambda waiter: waiter.rank)
         head = best.kind.lines[best.privileged].head()
         assert head is None or best.rank < head.rank, f"{best.request} was served before {head.request}"
+
+    def check_books(self) -> None:
+        """Every request has ended in exactly one way, by the machine's counters and by ours."""
+        counters = self.machine.snapshot(self.now).counters
+        assert not self.holds
+        assert len(self.ended) == self.request_count
+        assert sum(counters.grants.values()) == counters.releases + counters.lost
+        assert sum(counters.grants.values()) == sum(map(len, self.waits.values()))
+        assert counters.expired == self.timeouts
+        assert counters.expired + counters.refused == len(self.errors)
+        assert counters.spawned - sum(counters.exits.values()) == len(self.workers)
+        self.check_spawn_rate()
 
     def check_spawn_rate(self) -> None:
         """No window has more starts than the bucket allows."""

@@ -1,0 +1,166 @@
+"""The pool's decisions: what an Acquire costs while others wait, and how long a long waiting list takes to drain.
+
+The machine is pure, so this measures our own code and the interpreter, no process and no clock. A usual call is the
+median one: at 50,000 waiters the interpreter's garbage collector walks half a million objects now and then, which shows
+in the slowest percent and is reported beside it.
+"""
+
+import heapq
+import random
+import time
+from collections.abc import Iterable
+
+from benchmarks.harness import Result, best_of, median, percentile, result
+from pool import actions, stimuli
+from pool.machine import PoolMachine
+from pool.records import Agent, Group, Kind, Session
+from pool.settings import PoolSettings
+from pool.stimuli import Hold
+from pool.tables import WaiterState
+from pool.waiting import Waiter, WaitingList
+from profiles.profile import CapabilityProfile
+
+CROWDS = (100, 1_000, 10_000, 50_000)
+SAMPLES = 2_000
+WORKERS = 64
+PRIORITIES = (3, 5, 10)
+FAR = 1e9
+
+PROFILES = [
+    CapabilityProfile(
+        agent="main",
+        role="default",
+        dialect="native",
+        command=("agent",),
+        cwd=f"/{name}",
+        signature=name,
+        hard_signature=name,
+    )
+    for name in "abcdefgh"
+]
+
+
+def run() -> list[Result]:
+    pushed = _heap_round_trip()
+    results = [found for crowd in CROWDS for found in _acquire_beside(crowd, pushed)]
+    results += [_list_alone(count) for count in (25_000, 50_000)]
+    results.append(_machine_drains(50_000))
+    return results
+
+
+# --- one Acquire -----------------------------------------------------------------------------------------------------
+
+
+def _heap_round_trip() -> float:
+    """Microseconds of heappush + heappop on a heap of 10,000."""
+    heap = [(float(number), number) for number in range(10_000)]
+
+    def measure() -> float:
+        started = time.perf_counter()
+        for number in range(SAMPLES):
+            heapq.heappush(heap, (number + 0.5, number))
+            heapq.heappop(heap)
+        return time.perf_counter() - started
+
+    return best_of(3, measure) / SAMPLES * 1e6
+
+
+def _acquire_beside(crowd: int, pushed: float) -> list[Result]:
+    machine, _ = _crowded(crowd)
+    costs = []
+    for acquire in _requests("late", SAMPLES):
+        started = time.perf_counter()
+        machine.handle(acquire, 10.0)
+        costs.append((time.perf_counter() - started) * 1e6)
+    name = f"handle(Acquire) beside {crowd:,} waiters"
+    baseline = {"baseline": pushed, "baseline_name": "heapq push + pop"}
+    return [
+        result(name, median(costs), "us", at_most=10.0, **baseline),  # type: ignore[arg-type]  # two keyword arguments
+        result(f"{name}, slowest percent", percentile(costs, 0.99), "us"),
+    ]
+
+
+def _requests(prefix: str, count: int) -> Iterable[stimuli.Acquire]:
+    return [
+        stimuli.Acquire(
+            request=f"{prefix}{number}",
+            session=f"session-{prefix}{number}",
+            profile=PROFILES[number % len(PROFILES)],
+            priority=PRIORITIES[number % len(PRIORITIES)],
+            deadline=FAR,
+            bounded=False,
+        )
+        for number in range(count)
+    ]
+
+
+def _crowded(crowd: int) -> tuple[PoolMachine, list[Hold]]:
+    """A pool with every worker held and ``crowd`` requests waiting; and the holds."""
+    settings = PoolSettings(max=WORKERS, spawn_burst=WORKERS)
+    machine = PoolMachine(settings, rng=random.Random(0), now=0.0)
+    spawned = [
+        action.worker
+        for acquire in _requests("holder", WORKERS)
+        for action in machine.handle(acquire, 0.0)
+        if isinstance(action, actions.Spawn)
+    ]
+    holds = []
+    for worker in spawned:
+        holds += _finish_resets(machine, machine.handle(stimuli.WorkerReady(worker), 0.0), 0.0)
+    for number, acquire in enumerate(_requests("early", crowd)):
+        machine.handle(acquire, number * 1e-4)
+    return machine, holds
+
+
+def _finish_resets(machine: PoolMachine, decided: list[actions.Action], now: float) -> list[Hold]:
+    """Let every reset succeed; returns the holds that were granted."""
+    granted = []
+    for action in decided:
+        if isinstance(action, actions.Reset):
+            done = stimuli.WorkerResetDone(action.worker, action.session, None)
+            granted += [found.hold for found in machine.handle(done, now) if isinstance(found, actions.Grant)]
+    return granted
+
+
+# --- the whole list --------------------------------------------------------------------------------------------------
+
+
+def _list_alone(count: int) -> Result:
+    """Enqueue and drain the waiting list without the machine around it."""
+    agent = Agent("main")
+    kinds = [Kind(profile, Group(), agent) for profile in PROFILES]
+    requests = _requests("waiter", count)
+
+    def measure() -> float:
+        waiting = WaitingList()
+        waiters = []
+        for number, acquire in enumerate(requests):
+            waiter = Waiter(acquire, Session(acquire.session), kinds[number % len(kinds)], 0.0, number)
+            waiter.key = number * 1e-4 - acquire.priority * 3.0
+            waiters.append(waiter)
+        started = time.perf_counter()
+        for waiter in waiters:
+            waiting.move(waiter, WaiterState.QUEUED)
+        while (line := waiting.ready.best()) is not None:
+            head = line.head()
+            if head is not None:
+                waiting.move(head, WaiterState.DONE)
+        return time.perf_counter() - started
+
+    return result(
+        f"enqueue + drain {count:,} waiters (the list)", best_of(2, measure), "s", at_most=0.3 * count / 50_000
+    )
+
+
+def _machine_drains(count: int) -> Result:
+    """The same through the machine, with a reset and a release for each."""
+    started = time.perf_counter()
+    machine, holds = _crowded(count)
+    served = 0
+    while holds:
+        granted = _finish_resets(machine, machine.handle(stimuli.Release(holds.pop()), 10.0), 10.0)
+        served += len(granted)
+        holds += granted
+    if served != count:
+        raise RuntimeError(f"{served} of {count} waiters were served")
+    return result(f"enqueue + drain {count:,} waiters (the machine)", time.perf_counter() - started, "s")

@@ -1,0 +1,345 @@
+"""Limits: processes, profiles, agents, the bucket, the reserve, nested runs; pausing, draining, closing, new limits."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from errors import AcquireTimeout, NestedSaturated, PoolClosed, UsageError
+from pool import stimuli
+from pool.actions import Action, Spawn, Stop, StopReason
+from pool.machine import PoolMachine
+from pool.settings import PoolSettings
+from tests.pool.world import World, make_profile
+
+A = make_profile("a")
+B = make_profile("b")
+HELPER = make_profile("h", agent="helper")
+
+
+def reconfigure(world: World, **changes: Any) -> list[Action]:
+    settings = msgspec.structs.replace(world.settings, **changes)
+    world.limit = max(settings.max, len(world.workers), world.limit)
+    happened = world.tell(stimuli.Reconfigure(settings))
+    world.settings, world.limit = settings, max(settings.max, len(world.workers))
+    return happened
+
+
+def spawned(world: World) -> int:
+    return len(world.spawn_times)
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_starting_and_stopping_processes_count_against_max_until_they_are_reaped() -> None:
+    world = World(max=2)
+    world.acquire("one")
+    world.acquire("two")
+    world.acquire("three")
+    assert len(world.workers) == 2
+    world.tell(stimuli.StopWorker("w1"))
+    assert spawned(world) == 2
+    assert [type(action) for action in world.exit("w1")] == [Spawn]
+
+
+def test_max_per_profile_holds_back_one_profile_only() -> None:
+    world = World(max=5, max_per_profile=2)
+    for number in range(4):
+        world.acquire(f"a{number}", A)
+    assert spawned(world) == 2
+    assert world.held("b", B)
+    world.run_until_settled()
+    first, *_ = world.holds
+    world.tell(stimuli.StopWorker(world.worker_of(first)))
+    world.run_until_settled()
+    assert spawned(world) == 4
+
+
+def test_max_per_agent_evicts_within_the_agent() -> None:
+    world = World(max=5, max_per_agent=2)
+    helper = world.held("h", HELPER)
+    world.release(helper)
+    cold, warm = world.held("one", A), world.held("two", A)
+    waiting = world.acquire("three", B)
+    assert spawned(world) == 3
+    world.release(cold)
+    assert world.workers[world.machine.snapshot(0).workers[1].id].stopping
+    world.run_until_settled()
+    assert waiting in world.holds
+    assert warm in world.holds
+    assert not any(paper.stopping for paper in world.workers.values())
+    assert sum(paper.profile.agent == "main" for paper in world.workers.values()) == 2
+
+
+def test_starts_are_limited_by_the_bucket_and_go_on_when_it_fills() -> None:
+    world = World(max=20, spawn_burst=3, spawn_rate=2.0)
+    for number in range(6):
+        world.acquire(f"s{number}")
+    assert spawned(world) == 3
+    assert world.machine.next_wakeup() == pytest.approx(world.now + 0.5)
+    for expected in (4, 5, 6, 6):
+        world.pass_time(0.5)
+        assert spawned(world) == expected
+
+
+def test_while_the_bucket_is_empty_a_quiet_worker_is_rebound_instead() -> None:
+    world = World(max=5, spawn_burst=1, spawn_rate=0.1)
+    world.release(world.held("one"))
+    request = world.acquire("two")
+    world.run_until_settled()
+    assert world.worker_of(request) == "w1"
+    assert spawned(world) == 1
+
+
+# --- the reserve -----------------------------------------------------------------------------------------------------
+
+
+def test_ordinary_requests_never_hold_more_than_max_less_the_reserve() -> None:
+    world = World(max=3, reserve=1)
+    world.held("one")
+    world.held("two")
+    third = world.acquire("three", priority=9)
+    world.run_until_settled()
+    assert third in world.open_requests
+    assert spawned(world) == 2
+    assert world.held("urgent", priority=10)
+    assert third in world.open_requests
+
+
+def test_an_idle_worker_of_the_reserve_is_not_given_to_an_ordinary_request() -> None:
+    world = World(max=2, reserve=1)
+    world.tell(stimuli.Prewarmed(((A, 2),)))
+    world.run_until_settled()
+    first = world.held("one")
+    second = world.acquire("two")
+    assert second in world.open_requests
+    world.machine.validate()
+    world.release(first)
+    world.run_until_settled()
+    assert second in world.holds
+
+
+def test_a_quiet_session_of_its_own_waits_for_the_reserve_too_and_in_order() -> None:
+    world = World(max=2, reserve=1)
+    world.release(world.held("bound", priority=10))
+    first = world.held("one")
+    other = world.acquire("other")
+    own = world.acquire("bound")
+    assert {other, own} == set(world.open_requests)
+    world.release(first)
+    world.run_until_settled()
+    assert other in world.holds
+    world.release(other)
+    world.run_until_settled()
+    assert own in world.holds
+    world.machine.validate()
+
+
+def test_a_second_request_of_a_held_session_takes_no_further_worker_from_the_reserve() -> None:
+    world = World(max=2, reserve=1)
+    world.held("one")
+    assert world.acquire("one") in world.holds
+
+
+def test_a_nested_run_may_use_the_reserve() -> None:
+    world = World(max=2, reserve=1)
+    world.held("parent")
+    assert world.held("child", nested=True, priority=3)
+
+
+def test_a_nested_run_fails_at_once_where_it_would_wait_for_its_ancestor() -> None:
+    world = World(max=1)
+    world.held("parent")
+    child = world.acquire("child", nested=True)
+    assert isinstance(world.errors[child], NestedSaturated)
+    same = world.acquire("parent", B, nested=True)
+    assert isinstance(world.errors[same], NestedSaturated)
+
+
+def test_a_nested_run_waits_for_what_is_certainly_on_its_way() -> None:
+    world = World(max=2)
+    world.held("parent")
+    child = world.acquire("child", nested=True)
+    assert child in world.open_requests
+    world.run_until_settled()
+    assert child in world.holds
+    world = World(max=2)
+    world.release(world.held("quiet", A))
+    world.held("parent", A)
+    evicting = world.acquire("child", B, nested=True)
+    assert evicting in world.open_requests
+    world.run_until_settled()
+    assert evicting in world.holds
+
+
+def test_a_nested_run_goes_before_everybody_else() -> None:
+    world = World(max=2)
+    world.held("parent")
+    before = world.acquire("before", priority=50)
+    child = world.acquire("child", nested=True, priority=0)
+    second_child = world.acquire("second child", nested=True)
+    assert isinstance(world.errors[second_child], NestedSaturated)
+    world.ready("w2")
+    assert world.workers["w2"].resetting == ("child", None)
+    world.reset_done("w2")
+    world.release(child)
+    world.run_until_settled()
+    assert before in world.holds
+
+
+def test_a_nested_run_is_refused_when_what_was_on_its_way_is_lost() -> None:
+    world = World(max=2, breaker_failures=1)
+    world.held("parent", A)
+    child = world.acquire("child", B, nested=True)
+    world.fail("w2", stimuli.FailureKind.START)
+    assert child in world.errors
+
+
+# --- pausing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_pool_grants_nothing_and_forgets_nobody() -> None:
+    world = World(max=2)
+    held = world.held("held")
+    world.release(world.held("quiet"))
+    world.acquire("prepared")
+    world.tell(stimuli.Pause())
+    world.tell(stimuli.Pause())
+    for session in ("held", "quiet", "new"):
+        world.acquire(session)
+    world.acquire("new")
+    short = world.acquire("short", timeout=5.0)
+    world.run_until_settled()
+    assert list(world.holds) == [held]
+    world.machine.validate()
+    world.release(held)
+    world.pass_time(6.0)
+    assert isinstance(world.errors[short], AcquireTimeout)
+    world.tell(stimuli.Resume())
+    world.run_until_settled()
+    for request in list(world.holds):
+        world.release(request)
+        world.run_until_settled()
+    while world.holds:
+        world.release(next(iter(world.holds)))
+        world.run_until_settled()
+    assert not world.open_requests
+    assert set(world.errors) == {short}
+    world.machine.validate()
+
+
+# --- draining and closing --------------------------------------------------------------------------------------------
+
+
+def test_draining_refuses_waiters_stops_idle_workers_and_lets_holds_end() -> None:
+    world = World(max=3)
+    held = world.held("held")
+    world.release(world.held("quiet"))
+    world.held("busy")
+    world.set_busy("busy")
+    waiting = world.acquire("late", B)
+    happened = world.tell(stimuli.Drain())
+    assert isinstance(world.errors[waiting], PoolClosed)
+    assert [action for action in happened if isinstance(action, Stop)] == []
+    assert world.workers["w2"].stopping, "it was on its way out already, to make room"
+    assert world.release(held) == [Stop("w1", StopReason.DRAINED)]
+    assert isinstance(world.errors[world.acquire("more")], PoolClosed)
+    world.release(next(iter(world.holds)))
+    assert world.set_quiet("busy") == [Stop("w3", StopReason.DRAINED)]
+    world.run_until_settled()
+    assert not world.workers
+
+
+def test_draining_stops_starting_workers_and_those_being_prepared_when_they_are_done() -> None:
+    world = World(max=2)
+    world.acquire("one")
+    world.ready("w1")
+    world.acquire("two")
+    happened = world.tell(stimuli.Drain())
+    assert [action for action in happened if isinstance(action, Stop)] == [Stop("w2", StopReason.DRAINED)]
+    assert world.reset_done("w1") == [Stop("w1", StopReason.DRAINED)]
+    assert len(world.errors) == 2
+
+
+def test_closing_stops_every_worker_held_or_not() -> None:
+    world = World(max=3)
+    request = world.held("held")
+    world.release(world.held("quiet"))
+    world.acquire("starting")
+    happened = world.tell(stimuli.Close())
+    assert [action.reason for action in happened if isinstance(action, Stop)] == [StopReason.CLOSED] * 3
+    assert isinstance(next(iter(world.errors.values())), PoolClosed)
+    world.run_until_settled()
+    assert not world.workers
+    world.release(request)
+    assert world.tell(stimuli.Close()) == []
+    for refused in (stimuli.Pause(), stimuli.Resume()):
+        with pytest.raises(UsageError, match="closed"):
+            world.tell(refused)
+    assert world.machine.next_wakeup() is None
+
+
+# --- new limits ------------------------------------------------------------------------------------------------------
+
+
+def test_a_lower_max_stops_available_workers_now_and_held_ones_at_their_turn_boundary() -> None:
+    world = World(max=4)
+    one, two = world.held("one"), world.held("two")
+    world.release(world.held("cold"))
+    world.release(world.held("warm"))
+    happened = reconfigure(world, max=1)
+    assert happened == [Stop("w3", StopReason.RETIRED), Stop("w4", StopReason.RETIRED)]
+    assert world.release(one) == [Stop("w1", StopReason.RETIRED)]
+    assert world.release(two) == []
+    world.run_until_settled()
+    assert list(world.workers) == ["w2"]
+
+
+def test_a_lower_max_stops_starting_workers_and_their_waiters_wait_on() -> None:
+    world = World(max=3)
+    held = world.held("one")
+    waiting = world.acquire("two")
+    assert reconfigure(world, max=1) == [Stop("w2", StopReason.RETIRED)]
+    world.run_until_settled()
+    world.release(held)
+    world.run_until_settled()
+    assert waiting in world.holds
+
+
+def test_a_higher_max_is_used_at_once() -> None:
+    world = World(max=1)
+    world.held("one")
+    waiting = world.acquire("two")
+    assert [type(action) for action in reconfigure(world, max=2)] == [Spawn]
+    world.run_until_settled()
+    assert waiting in world.holds
+
+
+def test_a_smaller_reserve_lets_ordinary_waiters_go_on() -> None:
+    world = World(max=2, reserve=1)
+    world.held("one")
+    waiting = world.acquire("two")
+    reconfigure(world, reserve=0)
+    world.run_until_settled()
+    assert waiting in world.holds
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max": 0},
+        {"min": 5, "max": 4},
+        {"reserve": 4, "max": 4},
+        {"spawn_rate": 0.0},
+        {"spawn_burst": 0},
+        {"breaker_failures": 0},
+    ],
+)
+def test_limits_that_contradict_each_other_are_refused_and_change_nothing(changes: dict[str, Any]) -> None:
+    world = World()
+    with pytest.raises(UsageError, match=next(iter(changes))):
+        reconfigure(world, **changes)
+    assert world.held("s")
+    with pytest.raises(UsageError):
+        PoolMachine(PoolSettings(**changes), rng=world.machine._state.rng, now=0.0)

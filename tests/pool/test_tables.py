@@ -1,0 +1,65 @@
+import itertools
+
+import pytest
+
+from pool.budget import BREAKER_MOVES
+from pool.tables import (
+    MODE_MOVES,
+    SESSION_MOVES,
+    WAITER_MOVES,
+    WORKER_MOVES,
+    IllegalMoveError,
+    Mode,
+    SessionState,
+    WaiterState,
+    WorkerState,
+    checked,
+)
+
+WORKER_LIFE = {
+    ("starting", "idle"),
+    ("starting", "stopping"),
+    ("starting", "dead"),
+    ("idle", "leased"),
+    ("idle", "stopping"),
+    ("idle", "dead"),
+    ("leased", "idle"),
+    ("leased", "stopping"),
+    ("leased", "dead"),
+    ("stopping", "dead"),
+}
+SESSION_LIFE = {("parked", "active"), ("active", "parking"), ("parking", "parked")}
+
+
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(WorkerState, WorkerState)))
+def test_a_worker_moves_only_along_its_table(old: WorkerState, new: WorkerState) -> None:
+    if (old.value, new.value) in WORKER_LIFE:
+        assert checked(WORKER_MOVES, old, new) is new
+    else:
+        with pytest.raises(IllegalMoveError, match=f"from {old.value} to {new.value}"):
+            checked(WORKER_MOVES, old, new)
+
+
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(SessionState, SessionState)))
+def test_a_session_goes_round_active_parking_parked_and_no_other_way(old: SessionState, new: SessionState) -> None:
+    if (old.value, new.value) in SESSION_LIFE:
+        assert checked(SESSION_MOVES, old, new) is new
+    else:
+        with pytest.raises(IllegalMoveError):
+            checked(SESSION_MOVES, old, new)
+
+
+def test_every_state_has_a_row_in_its_table() -> None:
+    for states, table in (
+        (WorkerState, WORKER_MOVES),
+        (SessionState, SESSION_MOVES),
+        (WaiterState, WAITER_MOVES),
+        (Mode, MODE_MOVES),
+    ):
+        assert set(table) == set(states)
+    assert len(BREAKER_MOVES) == 3
+
+
+def test_a_finished_waiter_never_comes_back_and_a_closed_pool_never_opens() -> None:
+    assert not WAITER_MOVES[WaiterState.DONE]
+    assert not MODE_MOVES[Mode.CLOSED]

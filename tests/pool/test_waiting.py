@@ -1,0 +1,189 @@
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pool.records import Agent, Group, Kind, Session
+from pool.stimuli import Acquire
+from pool.tables import IllegalMoveError, WaiterState
+from pool.waiting import Gate, Waiter, WaitingList
+from tests.pool.world import make_profile
+
+AGENT = Agent("main")
+numbers = iter(range(10**9))
+
+
+def make_kind(name: str = "a") -> Kind:
+    return Kind(make_profile(name), Group(), AGENT)
+
+
+def make_waiter(
+    kind: Kind, *, at: float = 0.0, priority: int = 5, bounded: bool = True, nested: bool = False
+) -> Waiter:
+    number = next(numbers)
+    acquire = Acquire(
+        request=f"r{number}",
+        session=f"s{number}",
+        profile=kind.profile,
+        priority=priority,
+        bounded=bounded,
+        nested=nested,
+    )
+    waiter = Waiter(acquire, Session(acquire.session), kind, at, number)
+    waiter.key = at - priority * 3.0
+    return waiter
+
+
+def queued(waiting: WaitingList, kind: Kind, **options: Any) -> Waiter:
+    waiter = make_waiter(kind, **options)
+    waiting.move(waiter, WaiterState.QUEUED)
+    return waiter
+
+
+def drain(waiting: WaitingList) -> list[Waiter]:
+    served = []
+    while (line := waiting.ready.best()) is not None:
+        head = line.head()
+        assert head is not None
+        waiting.move(head, WaiterState.DONE)
+        served.append(head)
+    return served
+
+
+def test_equal_priorities_are_served_first_come_first_served() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    waiters = [queued(waiting, kind) for _ in range(50)]
+    assert drain(waiting) == waiters
+
+
+def test_a_higher_priority_goes_first_until_the_lower_has_waited_one_age_step_per_step() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    old_low = queued(waiting, kind, at=0.0, priority=4)
+    late_high = queued(waiting, kind, at=2.9, priority=5)
+    later_high = queued(waiting, kind, at=3.1, priority=5)
+    assert drain(waiting) == [late_high, old_low, later_high]
+
+
+def test_lines_of_different_profiles_do_not_block_each_other() -> None:
+    waiting = WaitingList()
+    a, b = make_kind("a"), make_kind("b")
+    first, second = queued(waiting, a, at=0.0), queued(waiting, b, at=1.0)
+    line = waiting.ready.take()
+    assert line is not None
+    assert line.head() is first
+    waiting.full.add(line)
+    assert waiting.ready.best() is b.lines[False]
+    assert b.lines[False].head() is second
+
+
+def test_a_waiter_that_leaves_is_skipped_wherever_it_stood() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    waiters = [queued(waiting, kind) for _ in range(10)]
+    for waiter in waiters[::2]:
+        waiting.move(waiter, WaiterState.DONE)
+    assert kind.queued == waiting.queued == len(waiting) == 5
+    assert drain(waiting) == waiters[1::2]
+
+
+def test_a_blocked_waiter_that_is_queued_again_keeps_its_place() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    first, second = queued(waiting, kind), queued(waiting, kind)
+    waiting.move(first, WaiterState.BLOCKED)
+    assert (waiting.queued, waiting.blocked) == (1, 1)
+    waiting.move(first, WaiterState.QUEUED)
+    assert drain(waiting) == [first, second]
+
+
+def test_an_ended_waiter_cannot_move_any_more() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    waiter = queued(waiting, kind)
+    waiting.move(waiter, WaiterState.DONE)
+    with pytest.raises(IllegalMoveError):
+        waiting.move(waiter, WaiterState.QUEUED)
+
+
+def test_the_newest_of_the_lowest_priority_may_be_pushed_out() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    queued(waiting, kind, priority=3)
+    newest = queued(waiting, kind, priority=3)
+    queued(waiting, kind, priority=5)
+    queued(waiting, kind, priority=1, bounded=False)
+    assert waiting.lowest_below(5) is newest
+    assert waiting.lowest_below(3) is None
+    assert waiting.bounded == 3
+
+
+def test_privileged_and_nested_requests_stand_in_a_line_of_their_own() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    ordinary = queued(waiting, kind, priority=9)
+    high = queued(waiting, kind, priority=10)
+    nested = queued(waiting, kind, priority=1, nested=True)
+    assert kind.lines[False].head() is ordinary
+    assert list(kind.lines[True]) == [high, nested]
+    assert list(waiting.nested.values()) == [nested]
+    waiting.move(nested, WaiterState.PREPARING)
+    assert not waiting.nested
+
+
+def test_a_line_is_at_one_gate_at_a_time_and_a_better_head_moves_it_forward_there() -> None:
+    waiting = WaitingList()
+    a, b = make_kind("a"), make_kind("b")
+    queued(waiting, a, at=5.0)
+    queued(waiting, b, at=1.0)
+    for line in (a.lines[False], b.lines[False]):
+        waiting.full.add(line)
+    assert (waiting.ready.count, waiting.full.count) == (0, 2)
+    assert waiting.full.best() is b.lines[False]
+    queued(waiting, a, at=5.0, priority=9)
+    assert waiting.full.best() is a.lines[False]
+    assert waiting.ready.best() is None
+    waiting.wake(b)
+    assert (waiting.ready.count, waiting.full.count) == (1, 1)
+
+
+def test_an_emptied_line_is_looked_at_again_when_somebody_joins_it() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    gone = queued(waiting, kind)
+    waiting.full.add(kind.lines[False])
+    waiting.move(gone, WaiterState.DONE)
+    queued(waiting, kind)
+    assert waiting.ready.best() is kind.lines[False]
+
+
+def test_heaps_do_not_keep_what_has_gone() -> None:
+    waiting, kind = WaitingList(), make_kind()
+    keeper = queued(waiting, kind, at=0.0, priority=9)
+    for number in range(5000):
+        waiting.move(queued(waiting, kind, at=number + 1.0), WaiterState.DONE)
+    assert list(kind.lines[False]) == [keeper]
+    assert len(kind.lines[False]._heap) < 300
+    gate = Gate("test")
+    for number in range(5000):
+        queued(waiting, kind, at=-float(number))
+        gate.add(kind.lines[False])
+    assert len(gate._heap) < 300
+
+
+@given(st.integers(0, 2**32), st.integers(1, 5))
+def test_any_history_is_served_in_the_order_of_the_static_key(seed: int, profiles: int) -> None:
+    rng = random.Random(seed)
+    waiting = WaitingList()
+    kinds = [make_kind(str(number)) for number in range(profiles)]
+    alive: list[Waiter] = []
+    for step in range(120):
+        chance = rng.random()
+        if chance < 0.6 or not alive:
+            alive.append(queued(waiting, rng.choice(kinds), at=step * 0.5, priority=rng.choice((3, 5, 10))))
+        else:
+            waiter = alive.pop(rng.randrange(len(alive)))
+            waiting.move(waiter, WaiterState.BLOCKED)
+            if chance < 0.8:
+                waiting.move(waiter, WaiterState.QUEUED)
+                alive.append(waiter)
+            else:
+                waiting.move(waiter, WaiterState.DONE)
+    assert len(waiting) == len(alive)
+    assert drain(waiting) == sorted(alive, key=lambda waiter: waiter.rank)
+    assert len(waiting) == waiting.bounded == 0
