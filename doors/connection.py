@@ -165,6 +165,8 @@ class Connection:
         share = max(0, held - _FREE_INPUT_BYTES)
         difference, self._charged = share - self._charged, share
         if not self._budget.move(difference) and difference > 0:
+            self._budget.move(-self._charged)  # at once: nobody else is to be refused for what goes now
+            self._charged = 0
             raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
 
     async def _accept(self, line: bytes, nursery: trio.Nursery) -> None:

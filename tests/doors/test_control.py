@@ -183,7 +183,8 @@ async def test_a_frame_over_the_limit_is_answered_and_ends_that_connection_only(
 async def test_half_frames_of_many_connections_together_are_bounded(connect: Connect) -> None:
     first, second = await connect(), await connect()
     await first.stream.send_all(b"x" * 199_000)
-    await second.stream.send_all(b"x" * 199_000)
+    with contextlib.suppress(trio.BrokenResourceError):  # cut off before it has said all
+        await second.stream.send_all(b"x" * 199_000)
     answers: list[dict[str, Any]] = []
     async with trio.open_nursery() as nursery:
         for peer in (first, second):
