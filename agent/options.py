@@ -75,7 +75,7 @@ _FLAGS = {
     "--session": _Flag("session", "value", "FILE|ID", "go on with this conversation"),
     "--continue": _Flag("resume_latest", "switch", "", "go on with the latest conversation of this directory"),
     "--no-session": _Flag("no_session", "switch", "", "keep no transcript"),
-    "--offline": _Flag("offline", "switch", "", "refuse models that need a network"),
+    "--offline": _Flag("offline", "switch", "", "use no network; no model of this agent needs one"),
     "--help": _Flag("help", "switch", "", "show this text"),
     "--version": _Flag("version", "switch", "", "show the version"),
 }

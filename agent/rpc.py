@@ -87,6 +87,7 @@ async def converse(
             with trio.move_on_after(ending.flush):
                 await output.flush()
             outer.cancel_scope.cancel()
+        server.close()
     return ending.code or 0
 
 

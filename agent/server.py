@@ -132,6 +132,10 @@ class Server:
             else:
                 self._output.answer(job.request_id, result)
 
+    def close(self) -> None:
+        """Give the conversation free for another worker."""
+        self._conversation.close()
+
     async def seal_conversation(self) -> None:
         """Give every tool call that a former worker left open its one result."""
         calls = open_calls(self._conversation.messages)

@@ -87,10 +87,14 @@ class TranscriptWriter:
         self.path = path
         self.header = header
         self.report = report
+        self._name_is_new = False
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: SessionHeader) -> Self:
-        """Begin a transcript: directories 0700, the file 0600, the header on disk when this returns.
+        """Begin a transcript: directories 0700, the file 0600, its header written.
+
+        Nothing is forced to the disk before the first ``sync``: a conversation in which nothing was said yet is not
+        worth two waits for a disk, which would be most of what it costs to begin one.
 
         Raises TranscriptError when the file exists already or cannot be made.
         """
@@ -102,11 +106,10 @@ class TranscriptWriter:
         except OSError as exc:
             raise TranscriptError(f"cannot make the transcript {path}: {exc.strerror}") from exc
         writer = cls(descriptor, path, header, None)
+        writer._name_is_new = True
         try:
             lock(descriptor, path)
             writer._write(writer._encoder.encode(header) + b"\n")
-            writer.sync()
-            sync_directory(path.parent)
         except BaseException:
             writer.close()
             raise
@@ -129,9 +132,12 @@ class TranscriptWriter:
         self._write(self._encoder.encode(entry) + b"\n")
 
     def sync(self) -> None:
-        """Force what was appended to the disk."""
+        """Force what was appended to the disk, and the first time the new file's name."""
         try:
             os.fsync(self._descriptor)
+            if self._name_is_new:
+                sync_directory(self.path.parent)
+                self._name_is_new = False
         except OSError as exc:
             raise TranscriptError(f"cannot write the transcript {self.path}: {exc.strerror}") from exc
 

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
@@ -33,12 +33,13 @@ class _Row(NamedTuple):
 
 async def stop_tree(process: "subprocess.Popen[bytes]") -> None:
     """SIGTERM to the tree, a grace, SIGKILL; done when the shell is reaped. Shielded: it is always brief."""
-    with trio.CancelScope(shield=True), trio.move_on_after(KILL_PATIENCE):
-        anybody = True
-        with trio.move_on_after(TERM_GRACE):
-            anybody = await _signal_and_wait(process, signal.SIGTERM)
-        while anybody:  # again: a process may have forked between the look and the signal
-            anybody = await _signal_and_wait(process, signal.SIGKILL)
+    with trio.CancelScope(shield=True), trio.move_on_after(KILL_PATIENCE), ExitStack() as closing:
+        tree = _Tree(process.pid, closing) if sys.platform == "linux" else _Group(process)
+        if tree.signal(signal.SIGTERM):
+            with trio.move_on_after(TERM_GRACE):
+                await tree.ended()
+            while tree.signal(signal.SIGKILL):  # again: a process may have forked between the look and the signal
+                await tree.ended()
         await wait_exited(process)
         process.wait()
 
@@ -55,31 +56,64 @@ async def wait_exited(process: "subprocess.Popen[bytes]") -> None:
         os.close(descriptor)
 
 
-async def _signal_and_wait(process: "subprocess.Popen[bytes]", number: signal.Signals) -> bool:
-    """Signal all of the tree and wait until they have ended; False when nobody was there."""
-    if sys.platform != "linux":  # no /proc there: the process group is all that can be reached
+class _Group:
+    """Without ``/proc`` and pidfds the process group is all that can be reached."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Signal the group; whether there is one."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-        await wait_exited(process)
+            os.killpg(self._process.pid, number)
+            return True
         return False
-    with ExitStack() as closing:
-        descriptors: list[int] = []
-        for row in _members(process.pid):
+
+    async def ended(self) -> None:
+        """Wait for the shell."""
+        await wait_exited(self._process)
+
+
+class _Tree:
+    """The tree of ``root``, which must not have been reaped.
+
+    Each process once seen is held by a pidfd, also when its parent has ended and nothing ties it to the tree any more.
+    """
+
+    def __init__(self, root: int, closing: ExitStack) -> None:
+        self._root = root
+        self._closing = closing
+        self._held: dict[int, int] = {}
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Look again, and signal every process of the tree; whether there was any."""
+        for row in _members(self._root, self._held):
+            if row.pid not in self._held:
+                self._hold(row)
+        for descriptor in self._held.values():
             with suppress(ProcessLookupError, PermissionError):  # ended since; or setuid: not ours to stop
-                descriptor = os.pidfd_open(row.pid)
-                closing.callback(os.close, descriptor)
-                now = _row(row.pid)
-                if now is not None and now.started == row.started:  # else the number has a new owner
-                    signal.pidfd_send_signal(descriptor, number)
-                    descriptors.append(descriptor)
-        for descriptor in descriptors:
+                signal.pidfd_send_signal(descriptor, number)
+        return bool(self._held)
+
+    async def ended(self) -> None:
+        """Wait until all that were signalled have ended."""
+        for descriptor in list(self._held.values()):
             await trio.lowlevel.wait_readable(descriptor)
-        return bool(descriptors)
+        self._held.clear()
+
+    def _hold(self, row: _Row) -> None:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(row.pid)
+            self._closing.callback(os.close, descriptor)
+            now = _row(row.pid)
+            if now is not None and now.started == row.started:  # else the number has a new owner
+                self._held[row.pid] = descriptor
 
 
-def _members(root: int) -> list[_Row]:
+def _members(root: int, known: Collection[int]) -> list[_Row]:
+    """The living processes in the session or group of ``root``, and what descends from it or from ``known``."""
     rows = {row.pid: row for row in _process_table()}
-    members = {pid for pid, row in rows.items() if root in {pid, row.group, row.session}}
+    members = {pid for pid, row in rows.items() if root in {pid, row.group, row.session} or pid in known}
     children: dict[int, list[int]] = {}
     for row in rows.values():
         children.setdefault(row.parent, []).append(row.pid)

@@ -1,0 +1,168 @@
+"""The native dialect to the letter: whatever comes in, every request with an id gets exactly one answer."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from agent.requests import METHODS
+from tests.agent.inprocess import SMALL, worker
+from wire.messages import AssistantMessage, Message, Ready, StateResult, ToolEvent
+
+
+async def test_the_first_line_is_ready_and_names_every_method() -> None:
+    async with worker("--no-session") as client:
+        assert client.lines[0]["event"] == "ready"
+        ready = msgspec.convert(client.lines[0]["data"], Ready)
+    assert ready.protocol == 1
+    assert ready.methods == list(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("line", "request_id", "code"),
+    [
+        (b"not json", None, "parse_error"),
+        (b'{"id":"1","method":', None, "parse_error"),
+        (b"null", None, "parse_error"),
+        (b"[1,2]", None, "parse_error"),
+        (b'"text"', None, "parse_error"),
+        (b'{"id":{"a":1},"method":"ping"}', None, "parse_error"),
+        (b'{"id":true,"method":"ping"}', None, "parse_error"),
+        (b'{"id":"7","method":"ping","params":{"\xff":1', None, "parse_error"),
+        (b'{"id":"7"}', "7", "unknown_method"),
+        (b'{"id":7,"method":null}', 7, "unknown_method"),
+        (b'{"id":"7","method":"fly"}', "7", "unknown_method"),
+        (b'{"method":"fly"}', None, "unknown_method"),
+        (b'{"id":"7","method":"prompt"}', "7", "invalid_params"),
+        (b'{"id":"7","method":"prompt","params":[]}', "7", "invalid_params"),
+        (b'{"id":"7","method":"prompt","params":{"text":5}}', "7", "invalid_params"),
+        (b'{"id":"7","method":"prompt","params":{"text":"a","colour":1}}', "7", "invalid_params"),
+        (b'{"id":"7","method":"prompt","params":{"text":"\xff"}}', "7", "invalid_params"),
+        (b'{"id":"7","method":"set_thinking","params":{"level":"much"}}', "7", "invalid_params"),
+        (b'{"id":"7","method":"set_model","params":{"model":"gpt"}}', "7", "invalid_params"),
+        (b'{"id":"7","method":"decide","params":{"call_id":"c","decision":"allow"}}', "7", "nothing_pending"),
+        (b'{"id":"7","method":"process","params":{"action":"kill","session_id":"x"}}', "7", "not_found"),
+        (b'{"id":"7","method":"process","params":{"action":"dance"}}', "7", "invalid_params"),
+        (b'{"id":"7","method":"steer","params":{"text":"x"}}', "7", "not_running"),
+        (b'{"id":"7","method":"prompt","params":{"text":"x","client_tools":[{}]}}', "7", "unsupported"),
+    ],
+)
+async def test_a_bad_line_is_answered_with_its_fault_and_the_next_one_works(
+    line: bytes, request_id: str | int | None, code: str
+) -> None:
+    async with worker("--no-session") as client:
+        await client.send_raw(line + b"\n")
+        assert await client.call("ping") == {}
+        refusal = client.lines[1]
+    assert refusal["id"] == request_id
+    assert refusal["error"]["code"] == code
+    assert refusal["error"]["message"]
+
+
+async def test_blank_lines_and_carriage_returns_mean_nothing() -> None:
+    async with worker("--no-session") as client:
+        await client.send_raw(b'\n\r\n  \n{"id":"a","method":"ping"}\r\n')
+        assert (await client.answer("a"))["result"] == {}
+        assert len(client.lines) == 2
+
+
+async def test_a_request_without_an_id_is_done_and_not_answered() -> None:
+    async with worker("--no-session") as client:
+        await client.send_raw(b'{"method":"set_thinking","params":{"level":"high"}}\n')
+        state = msgspec.convert(await client.call("get_state"), StateResult)
+        assert state.thinking == "high"
+        assert not [line for line in client.lines if line.get("id", 1) is None]
+
+
+async def test_every_request_is_answered_exactly_once_whatever_happens_to_the_run() -> None:
+    async with worker("--no-session") as client:
+        ids = [await client.send("prompt", text="HANG")]
+        ids += [await client.send(method) for method in ("ping", "nonsense", "get_state", "steer", "prompt")]
+        ids += [await client.send("abort"), await client.send("abort")]
+        ids += [await client.send("new_session"), await client.send("prompt", text="again")]
+        ids += [await client.send("switch_session", session_file="/none"), await client.send("shutdown")]
+        for request_id in ids:
+            await client.answer(request_id)
+    assert Counter(line["id"] for line in client.lines if "event" not in line) == Counter(ids)
+    assert client.exit_code == 0
+
+
+async def test_line_separators_of_unicode_stay_inside_a_text() -> None:
+    text = "ECHO:a\u2028b\u2029c\x85d\x0be"
+    async with worker("--no-session") as client:
+        assert (await client.prompt(text)).text == text.removeprefix("ECHO:")
+
+
+async def test_a_prompt_of_five_megabytes_is_taken_and_kept() -> None:
+    text = "x" * 5_000_000
+    async with worker("--no-session") as client:
+        result = await client.prompt(text)
+        messages = (await client.call("get_messages"))["messages"]
+    assert "(5000000 characters)" in result.text
+    assert messages[0]["content"][0]["text"] == text
+
+
+async def test_every_event_decodes_into_its_struct_and_its_seq_rises() -> None:
+    async with worker("--no-session") as client:
+        await client.prompt('THINK TOOL:exec {"command":"echo out"} TOOL:nothing {}', run_id="mine")
+        await client.prompt("PIECES=1500")
+    seqs = [line["data"]["seq"] for line in client.lines if "event" in line and line["event"] != "ready"]
+    assert seqs == sorted(set(seqs))
+    first_run = [line for line in client.lines if line.get("data", {}).get("run_id") == "mine"]
+    kinds = {line["event"] for line in first_run}
+    assert kinds >= {"run_start", "thinking", "assistant_message", "tool", "tool_executed", "token_usage", "done"}
+    msgspec.json.Decoder(Message).decode_lines(client.raw)
+    for line in client.lines:
+        if line.get("event") == "tool":
+            msgspec.convert(line["data"], ToolEvent)
+        if line.get("event") in {"assistant_message", "thinking"}:
+            msgspec.convert(line["data"], AssistantMessage)
+
+
+async def test_a_prompts_result_holds_its_events_without_the_pieces() -> None:
+    async with worker("--no-session") as client:
+        result = await client.prompt('PIECES=10 TOOL:exec {"command":"echo out"}')
+    names = [event["event"] for event in result.events]
+    assert names == [
+        *("run_start", "state_changed", "tool", "tool_executed", "tool"),
+        *("token_usage", "done", "state_changed"),
+    ]
+    assert [event["data"].get("phase") for event in result.events if event["event"] == "tool"] == ["start", "end"]
+
+
+async def test_get_commands_names_templates_and_skills(tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = tmp_path_factory.mktemp("knowledge")
+    (place / "fix.md").write_text("ECHO:fix this: $ARGUMENTS")
+    (place / "SKILL.md").write_text("---\nname: sewing\ndescription: how to sew\n---\nThread first.\n")
+    async with worker("--no-session", "--prompt-template", f"{place}/fix.md", "--skill", str(place)) as client:
+        commands = (await client.call("get_commands"))["commands"]
+        assert [(command["name"], command["source"]) for command in commands] == [
+            ("fix", "prompt_template"),
+            ("sewing", "skill"),
+        ]
+        assert (await client.prompt("/fix the roof")).text == "fix this: the roof"
+        assert "sewing: how to sew" in (await client.prompt("SYSTEM")).text
+
+
+async def test_a_client_that_stops_reading_stalls_only_the_output() -> None:
+    limits = msgspec.structs.replace(SMALL, output_soft=10_000)
+    async with (
+        trio.open_nursery() as nursery,
+        worker("--no-session", limits=limits, read=False, stdout_buffer=1) as client,
+    ):
+        await client.send("prompt", text="PIECES=100000")
+        await trio.testing.wait_all_tasks_blocked()
+        await client.send("abort")  # read and done, though nobody takes the answer yet
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(client.read)
+        assert (await client.answer("1"))["result"]["stop_reason"] == "aborted"
+        assert len(client.raw) < 500_000
+
+
+async def test_when_the_reader_of_stdout_is_gone_the_worker_ends() -> None:
+    async with worker("--no-session", read=False) as client:
+        await client.stdout.aclose()
+        await client.send("ping")
+    assert client.exit_code == 1

@@ -1,0 +1,250 @@
+"""Runs: steps, steers, follow-ups, aborts, and all the ways in which a run can end."""
+
+import msgspec
+import pytest
+import trio
+
+from tests.agent.inprocess import SMALL, Client, worker
+from wire.messages import PromptResult
+
+SLEEP = 'TOOL:exec {"command":"echo begun; sleep 60"}'
+
+
+async def texts_of(client: Client) -> list[str]:
+    messages = (await client.call("get_messages"))["messages"]
+    return [
+        "".join(block.get("text", f"<{block['type']}>") for block in message["content"])
+        for message in messages
+        if message["role"] == "user"
+    ]
+
+
+def result_of(answer: dict[str, object]) -> PromptResult:
+    return msgspec.convert(answer["result"], PromptResult)
+
+
+async def test_the_answer_knows_the_conversation() -> None:
+    async with worker("--no-session") as client:
+        assert (await client.prompt("alpha")).text == 'You said: "alpha". (turn 1)'
+        assert (await client.prompt("beta")).text == 'You said: "beta". (turn 2; before: "alpha")'
+        assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
+
+
+async def test_the_pieces_joined_are_the_answer(autojump_clock: trio.testing.MockClock) -> None:
+    async with worker("--no-session") as client:
+        client.patience = 100
+        result = await client.prompt("PIECES=40 DELAY=1000")
+        assert result.text == "".join(event["partial"] for event in client.events("assistant_message"))
+        assert trio.current_time() >= 40
+    assert len(client.events("assistant_message")) == 40
+
+
+async def test_ping_and_state_are_answered_while_a_tool_runs() -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text=SLEEP)
+        await client.event("tool", phase="update", tail="begun\n")
+        assert await client.call("ping") == {}
+        assert (await client.call("get_state"))["is_streaming"] is True
+        assert await client.call("abort") == {"aborted": True, "cleared": 0}
+        assert result_of(await client.answer(prompt)).stop_reason == "aborted"
+        assert (await client.call("get_state"))["is_streaming"] is False
+
+
+async def test_an_aborted_call_gets_one_result_and_the_next_prompt_works() -> None:
+    async with worker("--no-session") as client:
+        calls = f'PARALLEL {SLEEP} TOOL:read {{"path":"none"}}'
+        prompt = await client.send("prompt", text=calls)
+        await client.event("tool", phase="update")
+        await client.event("tool", phase="error")
+        await client.call("abort")
+        await client.answer(prompt)
+        results = (await client.call("get_messages"))["messages"][-1]["content"]
+        assert [result["content"]["error_type"] for result in results] == ["aborted", "runtime"]
+        assert (await client.prompt("still there?")).stop_reason == "stop"
+    ends = [event["call"]["id"] for event in client.events("tool") if event["phase"] == "end"]
+    assert len(ends) == len(set(ends)) == 2
+
+
+async def test_the_half_answer_that_was_seen_is_kept_after_an_abort(autojump_clock: trio.testing.MockClock) -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text="PIECES=1000 DELAY=1000")
+        await client.event("assistant_message", partial="piece 4 ")
+        await client.call("abort")
+        result = result_of(await client.answer(prompt))
+        messages = (await client.call("get_messages"))["messages"]
+    assert result.text.startswith("piece 0 piece 1 piece 2 piece 3 piece 4 ")
+    assert messages[-1] == {
+        "role": "assistant",
+        "content": [{"type": "text", "text": result.text}],
+        "stop_reason": "aborted",
+    }
+
+
+async def test_aborting_an_idle_worker_is_harmless() -> None:
+    async with worker("--no-session") as client:
+        assert await client.call("abort") == {"aborted": False, "cleared": 0}
+        assert (await client.prompt("hello")).stop_reason == "stop"
+
+
+async def test_a_second_prompt_is_refused_as_busy_unless_it_says_what_it_is() -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text="HANG")
+        assert await client.refused("prompt", text="second") == "busy"
+        for method, params in (
+            ("new_session", {}),
+            ("switch_session", {"session_file": "x"}),
+            ("compact", {}),
+        ):
+            assert await client.refused(method, **params) == "busy"
+        assert await client.call("prompt", text="s", streaming_behavior="steer") == {"queued": "steer"}
+        assert await client.call("prompt", text="f", streaming_behavior="follow_up") == {"queued": "follow_up"}
+        assert (await client.call("get_state"))["pending"] == 2
+        assert await client.call("abort") == {"aborted": True, "cleared": 2}
+        assert result_of(await client.answer(prompt)).stop_reason == "aborted"
+
+
+async def test_a_prompt_after_an_abort_waits_for_the_end_of_the_aborted_run() -> None:
+    async with worker("--no-session") as client:
+        first = await client.send("prompt", text="HANG")
+        await client.send("abort")
+        second = await client.send("prompt", text="HANG")
+        assert await client.refused("prompt", text="third") == "busy"
+        await client.send("abort")
+        third = await client.send("prompt", text="hello")
+        answers = [result_of(await client.answer(request_id)) for request_id in (first, second, third)]
+        assert [answer.stop_reason for answer in answers] == ["aborted", "aborted", "stop"]
+
+
+async def test_a_steer_is_inserted_before_the_next_model_call() -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text='TOOL:exec {"command":"read line < gate"}')
+        await client.event("tool", phase="start")
+        await client.call("steer", text="turn left")
+        await client.event("queue_update", steers=1)
+        await client.call("abort", keep_queue=True)
+        await client.answer(prompt)
+        result = await client.prompt("go on")
+        assert await texts_of(client) == [
+            'TOOL:exec {"command":"read line < gate"}',
+            "<tool_result>",
+            "go on",
+            "[INTERRUPT] New message from user: turn left",
+        ]
+    assert '"go on" and then "[INTERRUPT] New message from user: turn left"' in result.text
+
+
+async def test_a_steer_during_the_last_answer_gets_an_answer_of_its_own(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text="PIECES=5 DELAY=1000")
+        await client.event("assistant_message", partial="piece 2 ")
+        await client.call("steer", text="and now?")
+        result = result_of(await client.answer(prompt))
+    assert "and now?" in result.text
+
+
+async def test_a_follow_up_starts_another_step_when_the_run_would_have_ended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text="DELAY=1000 one")
+        await client.call("follow_up", text="ECHO:two")
+        await client.call("follow_up", text="RECALL")
+        result = result_of(await client.answer(prompt))
+        assert (await client.call("get_state"))["pending"] == 0
+    assert result.text == 'Earlier you said: ["DELAY=1000 one","ECHO:two"]'
+
+
+async def test_queued_inputs_are_bounded() -> None:
+    async with worker("--no-session") as client:
+        await client.send("prompt", text="HANG")
+        for _ in range(SMALL.queued_inputs):
+            await client.call("steer", text="x")
+        assert await client.refused("steer", text="x") == "queue_full"
+
+
+@pytest.mark.parametrize("ending", ["abort", "error", "max_steps"])
+async def test_no_steer_outlives_the_run_it_was_for(ending: str, autojump_clock: trio.testing.MockClock) -> None:
+    prompts = {
+        "abort": "HANG",
+        "error": "DELAY=1000 ERROR",
+        "max_steps": "DELAY=1000" + ' TOOL:nothing {"a":1}' * 8,
+    }
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text=prompts[ending])
+        await client.call("follow_up", text="for the old run")
+        if ending == "abort":
+            await client.call("abort")
+        await client.answer(prompt)
+        assert (await client.call("get_state"))["pending"] == 0
+        assert "for the old run" not in (await client.prompt("RECALL")).text
+
+
+async def test_a_kept_steer_does_not_follow_into_another_conversation() -> None:
+    async with worker("--no-session") as client:
+        await client.send("prompt", text="HANG")
+        await client.call("steer", text="a secret")
+        await client.call("abort", keep_queue=True)
+        await client.call("new_session")
+        assert (await client.prompt("hello")).text == 'You said: "hello". (turn 1)'
+
+
+async def test_a_failing_model_ends_the_run_with_an_error() -> None:
+    async with worker("--no-session") as client:
+        result = await client.prompt("ERROR")
+        assert (result.stop_reason, result.error) == ("error", "the scripted model was asked to fail")
+        assert client.events("error")[0]["message"] == result.error
+        assert (await client.prompt("hello")).stop_reason == "stop"
+
+
+async def test_a_run_ends_after_its_maximum_of_steps() -> None:
+    async with worker("--no-session") as client:
+        result = await client.prompt(" ".join(["TOOL:nothing {}"] * 20))
+        assert result.stop_reason == "max_steps"
+        assert len([event for event in client.events("tool") if event["phase"] == "end"]) == SMALL.max_steps
+
+
+async def test_a_run_that_takes_too_long_is_ended(autojump_clock: trio.testing.MockClock) -> None:
+    async with worker("--no-session") as client:
+        client.patience = 1000
+        result = await client.prompt("HANG")
+    assert result.stop_reason == "timeout"
+    assert result.error == "the run took longer than 600 s"
+
+
+async def test_events_kept_for_the_result_are_bounded() -> None:
+    limits = msgspec.structs.replace(SMALL, recorded_events=5)
+    async with worker("--no-session", limits=limits) as client:
+        result = await client.prompt("TOOL:nothing {} TOOL:nothing {}")
+    assert len(result.events) == 6
+    assert result.events[-1] == {"event": "left_out", "data": {"events": 8}}
+
+
+async def test_run_time_settings_hold_from_the_next_model_call_on() -> None:
+    async with worker("--no-session") as client:
+        assert await client.call("set_model", provider="scripted", model="scripted-large") == {
+            "provider": "scripted",
+            "model": "scripted-large",
+        }
+        await client.call("set_thinking", level="high")
+        assert (await client.prompt("WHOAMI")).text == "model scripted/scripted-large, thinking high"
+
+
+async def test_garbage_on_stdout_stands_between_whole_lines() -> None:
+    async with worker("--no-session") as client:
+        assert (await client.prompt("GARBAGE=7")).stop_reason == "stop"
+    assert len(client.events("garbage")) == 7
+
+
+async def test_a_crash_happens_in_mid_turn_with_the_code_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+    async with worker("--no-session") as client:
+        await client.prompt("PIECES=10 DELAY=10 CRASH=9")
+    assert client.crashed_with == 9
+
+
+async def test_images_of_a_prompt_are_part_of_the_conversation() -> None:
+    async with worker("--no-session") as client:
+        result = await client.prompt("look", images=[{"type": "image", "data": "aGk=", "mimeType": "image/png"}])
+        assert (await client.call("get_messages"))["messages"][0]["content"][1]["data"] == "aGk="
+    assert "with 1 image(s)" in result.text

@@ -1,0 +1,136 @@
+"""The scripted model: the same prompt in the same conversation has always the same answer."""
+
+from contextlib import aclosing
+
+import pytest
+import trio
+
+from agent.models.base import CallPiece, ModelError, ModelRequest, Piece, TextPiece, ThinkingPiece, UsagePiece
+from agent.models.catalogue import MODELS, UnknownModel, open_model
+from agent.models.directives import Script, ScriptedCall, parse_script
+from agent.models.scripted import Faults, ScriptedModel
+from wire.entries import Block, TextBlock, ToolUseBlock, TranscriptMessage
+
+NO_FAULTS = Faults(lambda _: None, lambda _: None)
+
+
+def user(text: str) -> TranscriptMessage:
+    return TranscriptMessage("user", [TextBlock(text)])
+
+
+def assistant(*blocks: Block) -> TranscriptMessage:
+    return TranscriptMessage("assistant", [*blocks])
+
+
+async def pieces_of(*messages: TranscriptMessage, faults: Faults = NO_FAULTS) -> list[Piece]:
+    request = ModelRequest("r1.0", messages, system_prompt="be brief", thinking="low")
+    async with aclosing(ScriptedModel("scripted", faults).stream(request)) as pieces:
+        return [piece async for piece in pieces]
+
+
+async def answer_to(*messages: TranscriptMessage) -> str:
+    return "".join(part for piece in await pieces_of(*messages) if isinstance(piece, TextPiece) for part in piece.parts)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "script"),
+    [
+        ("hello", Script()),
+        ("PIECES=3 DELAY=50", Script(pieces=3, delay=0.05)),
+        ("xPIECES=3 TOOLS:a RECALLED", Script()),
+        (
+            'TOOL:exec {"command": "PIECES=9"} THINK',
+            Script(calls=[ScriptedCall("exec", {"command": "PIECES=9"})], think=True),
+        ),
+        ("TOOL:a {} TOOL:b {} PARALLEL", Script(calls=[ScriptedCall("a", {}), ScriptedCall("b", {})], parallel=True)),
+        ("TOOL:a {broken\nRECALL", Script(calls=[ScriptedCall("a", "{broken")], answer="RECALL")),
+        ("DELAY=5 ECHO:exactly PIECES=3 ", Script(delay=0.005, answer="ECHO", echo="exactly PIECES=3 ")),
+        ("CRASH", Script(fault="CRASH")),
+        ("CRASH=3", Script(fault="CRASH", fault_number=3)),
+        ("GARBAGE=2", Script(fault="GARBAGE", fault_number=2)),
+        ("", Script()),
+    ],
+)
+def test_directives_are_whole_words(prompt: str, script: Script) -> None:
+    assert parse_script(prompt) == script
+
+
+def test_a_deeply_nested_input_is_no_stack_overflow() -> None:
+    assert parse_script("TOOL:a " + "[" * 200_000).calls[0].tool == "a"
+
+
+async def test_an_answer_is_the_same_twice_and_knows_what_was_said() -> None:
+    history = [user("a"), assistant(TextBlock("x")), user("b"), assistant(TextBlock("y")), user("c")]
+    assert await pieces_of(*history) == await pieces_of(*history)
+    assert await answer_to(*history) == 'You said: "c". (turn 3; before: "a", "b")'
+    assert await answer_to(*history[:-1], user("RECALL")) == 'Earlier you said: ["a","b"]'
+
+
+async def test_a_short_answer_streams_too() -> None:
+    texts = [piece for piece in await pieces_of(user("hello there, who are you")) if isinstance(piece, TextPiece)]
+    assert sum(len(piece.parts) for piece in texts) > 1
+
+
+async def test_tools_are_called_one_step_after_the_other() -> None:
+    prompt = user('TOOL:read {"path":"a"} TOOL:exec {"command":"b"} ECHO:done')
+    first, second = CallPiece("r1.0.0", "read", {"path": "a"}), CallPiece("r1.0.0", "exec", {"command": "b"})
+    called = assistant(ToolUseBlock("1", "read", {}))
+    assert (await pieces_of(prompt))[0] == first
+    assert (await pieces_of(prompt, called))[0] == second
+    assert await answer_to(prompt, called, called) == "done"
+
+
+async def test_parallel_tools_are_called_in_one_step() -> None:
+    pieces = await pieces_of(user("PARALLEL TOOL:a {} TOOL:b {}"))
+    assert [piece.id for piece in pieces if isinstance(piece, CallPiece)] == ["r1.0.0", "r1.0.1"]
+
+
+async def test_pieces_are_numbered_and_counted(autojump_clock: trio.testing.MockClock) -> None:
+    pieces = await pieces_of(user("PIECES=1030"))
+    texts = [part for piece in pieces if isinstance(piece, TextPiece) for part in piece.parts]
+    assert texts == [f"piece {number} " for number in range(1030)]
+    assert pieces[-1] == UsagePiece(2, 1030)
+    assert await answer_to(user("PIECES=0")) == ""
+    before = trio.current_time()
+    await pieces_of(user("PIECES=10 DELAY=500"))
+    assert trio.current_time() - before == pytest.approx(5)
+
+
+async def test_the_rest_of_the_vocabulary() -> None:
+    assert await answer_to(user("SYSTEM")) == "be brief"
+    assert await answer_to(user("WHOAMI")) == "model scripted/scripted, thinking low"
+    assert (await pieces_of(user("THINK")))[0] == ThinkingPiece(["Thinking at level low."])
+    with pytest.raises(ModelError):
+        await pieces_of(user("ERROR"))
+
+
+async def test_faults_happen_after_half_of_the_pieces() -> None:
+    log: list[str] = []
+    faults = Faults(lambda _: log.append("garbage"), lambda code: log.append(f"exit {code}"))
+    request = ModelRequest("r1.0", [user("PIECES=4 GARBAGE")])
+    async for piece in ScriptedModel("scripted", faults).stream(request):
+        if isinstance(piece, TextPiece):
+            log.extend(piece.parts)
+    assert log == ["piece 0 ", "piece 1 ", "garbage", "piece 2 ", "piece 3 "]
+    log.clear()
+    await pieces_of(user("CRASH"), faults=faults)
+    assert log[0] == "exit 70"
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "name"),
+    [
+        (None, None, "scripted"),
+        ("scripted", None, "scripted"),
+        (None, "scripted-large", "scripted-large"),
+        (None, "scripted/scripted-small", "scripted-small"),
+    ],
+)
+def test_models_are_opened_by_provider_by_name_or_by_both(provider: str | None, model: str | None, name: str) -> None:
+    assert open_model(provider, model, NO_FAULTS).name == name
+
+
+@pytest.mark.parametrize(("provider", "model"), [("none", None), (None, "none"), ("scripted", "gpt"), (None, "x/y")])
+def test_an_unknown_model_is_refused_with_what_there_is(provider: str | None, model: str | None) -> None:
+    with pytest.raises(UnknownModel, match=f"there is: {next(iter(MODELS))}"):
+        open_model(provider, model, NO_FAULTS)

@@ -1,0 +1,227 @@
+"""Sessions: a conversation survives the worker that held it, and never reaches another one."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from agent.assembly import BadStart
+from tests.agent.inprocess import worker
+
+
+async def one_session(sessions: str, *texts: str) -> str:
+    """Say these texts in a new session; its file."""
+    async with worker("--session-dir", sessions) as client:
+        path: str = (await client.call("new_session"))["session_file"]
+        for text in texts:
+            await client.prompt(text)
+    return path
+
+
+def content_of(path: str) -> bytes:
+    return Path(path).read_bytes()
+
+
+def overwrite(path: str, content: bytes) -> None:
+    Path(path).write_bytes(content)
+
+
+def lines_of(path: str) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in content_of(path).splitlines()]
+
+
+async def test_another_worker_remembers_after_switch_session(sessions: str) -> None:
+    path = await one_session(sessions, "alpha", "beta")
+    async with worker("--session-dir", sessions) as client:
+        switched = await client.call("switch_session", session_file=path)
+        state = await client.call("get_state")
+        assert switched == {"session_id": state["session_id"], "session_file": path}
+        assert state["session_file"] == path
+        assert state["message_count"] == 4
+        assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
+
+
+async def test_a_new_session_can_be_resumed_before_its_first_message(sessions: str) -> None:
+    path = await one_session(sessions)
+    async with worker("--session-dir", sessions) as client:
+        await client.call("switch_session", session_file=path)
+        assert (await client.call("get_state"))["message_count"] == 0
+
+
+async def test_the_first_session_of_a_process_gets_its_file_with_its_first_message(sessions: str) -> None:
+    async with worker("--session-dir", sessions) as client:
+        assert (await client.call("get_state"))["session_file"] is None
+        await client.prompt("alpha")
+        path = (await client.call("get_state"))["session_file"]
+        assert [line["type"] for line in lines_of(path)] == ["session", "message", "message"]
+
+
+async def test_without_sessions_nothing_is_written(sessions: str) -> None:
+    async with worker("--no-session", "--session-dir", sessions) as client:
+        assert (await client.call("new_session"))["session_file"] is None
+        await client.prompt("alpha")
+    assert not await trio.Path(sessions).exists()
+
+
+async def test_a_new_session_knows_nothing_of_the_old_one_and_names_its_parent(sessions: str) -> None:
+    async with worker("--session-dir", sessions) as client:
+        await client.prompt("a secret")
+        fresh = await client.call("new_session", parent_session="p1")
+        assert (await client.prompt("RECALL")).text == "Earlier you said: []"
+    assert lines_of(fresh["session_file"])[0]["parent"] == "p1"
+
+
+async def test_seqs_rise_across_the_workers_of_one_session(sessions: str) -> None:
+    path = await one_session(sessions, "alpha")
+    highest = max(line["seq"] for line in lines_of(path)[1:])
+    async with worker("--session-dir", sessions, "--session", path) as client:
+        await client.prompt("beta")
+        assert min(event["data"]["seq"] for event in client.lines if event.get("event") == "run_start") > highest
+    seqs = [line["seq"] for line in lines_of(path)[1:]]
+    assert seqs == sorted(set(seqs))
+
+
+async def test_a_session_held_by_another_worker_is_refused_and_the_own_one_kept(sessions: str) -> None:
+    async with worker("--session-dir", sessions) as first, worker("--session-dir", sessions) as second:
+        await first.prompt("mine")
+        path = (await first.call("get_state"))["session_file"]
+        await second.prompt("yours")
+        assert await second.refused("switch_session", session_file=path) == "transcript_locked"
+        assert (await second.prompt("RECALL")).text == 'Earlier you said: ["yours"]'
+        await first.call("new_session")
+        await second.call("switch_session", session_file=path)
+        assert (await second.prompt("RECALL")).text == 'Earlier you said: ["mine"]'
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [(None, "transcript_missing"), (b"", "transcript_damaged"), (b"garbage\n", "transcript_damaged")],
+)
+async def test_what_is_no_session_is_refused_and_never_overwritten(
+    tmp_path: Path, sessions: str, content: bytes | None, code: str
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    async with worker("--session-dir", sessions) as client:
+        assert await client.refused("switch_session", session_file=str(path)) == code
+        assert (await client.prompt("hello")).stop_reason == "stop"
+    assert (path.read_bytes() if content is not None else None) == content
+    with pytest.raises(BadStart, match="cannot go on with the session"):
+        async with worker("--session", str(path)):
+            pass
+
+
+async def test_a_torn_end_is_cut_and_the_rest_remembered(sessions: str) -> None:
+    path = await one_session(sessions, "alpha", "beta")
+    content = content_of(path)
+    overwrite(path, content[:-20])
+    async with worker("--session", path) as client:
+        assert (await client.call("get_state"))["message_count"] == 3
+        assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha","beta"]'
+    assert content_of(f"{path}.torn-1") == content.splitlines(keepends=True)[-1][:-20]
+
+
+async def test_wherever_a_worker_dies_its_calls_are_sealed_exactly_once(sessions: str) -> None:
+    path = await one_session(sessions, 'PARALLEL TOOL:exec {"command":"echo 1"} TOOL:exec {"command":"echo 2"}')
+    lines = content_of(path).splitlines(keepends=True)
+    assert len(lines) == 5
+    overwrite(path, b"".join(lines[:3]))  # died after the calls, before their results
+    async with worker("--session", path) as client:
+        await client.prompt("RECALL")
+    async with worker("--session", path) as client:
+        await client.prompt("RECALL")
+        messages = (await client.call("get_messages"))["messages"]
+    calls = [block["id"] for message in messages for block in message["content"] if block["type"] == "tool_use"]
+    results = [block for message in messages for block in message["content"] if block["type"] == "tool_result"]
+    assert [result["tool_use_id"] for result in results] == calls
+    assert all(result["content"]["_autoSealed"] and result["is_error"] for result in results)
+    assert client.events("agent_resumed") == []
+
+
+async def test_sealing_is_told(sessions: str) -> None:
+    path = await one_session(sessions, "TOOL:nothing {}")
+    lines = content_of(path).splitlines(keepends=True)
+    overwrite(path, b"".join(lines[:3]))
+    async with worker("--session-dir", sessions) as client:
+        await client.call("switch_session", session_file=path)
+        resumed = await client.event("agent_resumed")
+    assert resumed["strategy"] == "seal"
+    assert len(resumed["sealed"]) == 1
+
+
+async def test_every_prefix_of_a_transcript_can_be_resumed(sessions: str) -> None:
+    path = await one_session(sessions, 'alpha TOOL:write {"path":"f","content":"x"}', "beta")
+    content = content_of(path)
+    lines = content.splitlines(keepends=True)
+    for count in range(1, len(lines) + 1):
+        overwrite(path, b"".join(lines[:count]) + b'{"type":"mess')
+        async with worker("--session", path) as client:
+            result = await client.prompt("RECALL")
+            assert result.stop_reason == "stop"
+            assert ("beta" in result.text) == (count >= 6)
+
+
+async def test_a_compaction_keeps_the_last_turns_and_survives_a_resume(sessions: str) -> None:
+    async with worker("--session-dir", sessions) as client:
+        await client.prompt("one")
+        assert (await client.call("compact"))["compacted"] is False
+        for text in ("two TOOL:nothing {}", "three", "four"):
+            await client.prompt(text)
+        compacted = await client.call("compact", instructions="briefly")
+        assert compacted["compacted"] is True
+        assert "user: one" in compacted["summary"]
+        before = (await client.call("get_messages"))["messages"]
+        path = (await client.call("get_state"))["session_file"]
+        assert [event["phase"] for event in client.events("compaction")] == ["start", "end"]
+    async with worker("--session", path) as client:
+        assert (await client.call("get_messages"))["messages"] == before
+        text = (await client.prompt("RECALL")).text
+        assert "user: two" in text
+        assert text.endswith('"three","four"]')
+        assert (await client.call("compact"))["compacted"] is True
+
+
+async def test_continue_takes_the_latest_session_of_this_directory(
+    sessions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = await one_session(sessions, "older")
+    newer = await one_session(sessions, "newer")
+    os.utime(older, (1, 1))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(elsewhere)
+        await one_session(sessions, "of another directory")
+    (Path(sessions) / "garbage.jsonl").write_text("garbage")
+    async with worker("--session-dir", sessions, "--continue") as client:
+        assert (await client.call("get_state"))["session_file"] == newer
+
+
+async def test_a_session_is_found_by_the_beginning_of_its_id(sessions: str) -> None:
+    path = await one_session(sessions, "alpha")
+    session_id = lines_of(path)[0]["id"]
+    async with worker("--session-dir", sessions, "--session", session_id[:13]) as client:
+        assert (await client.call("get_state"))["session_id"] == session_id
+    with pytest.raises(BadStart, match="no session"):
+        async with worker("--session-dir", sessions, "--session", "zzz"):
+            pass
+
+
+async def test_a_transcript_that_cannot_be_written_ends_the_run_and_not_the_worker(
+    sessions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int, _data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    async with worker("--session-dir", sessions) as client:
+        await client.prompt("alpha")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            result = await client.prompt("lost")
+        assert result.stop_reason == "error"
+        assert "No space left" in (result.error or "")
+        assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha"]'

@@ -1,0 +1,212 @@
+"""The tools: confined to their directory, bounded in what they say, and nothing of them left running."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from agent.tools.base import Tool, ToolContext, ToolError, confined, definition_of
+from agent.tools.exec import ExecTool
+from agent.tools.files import ReadTool, WriteTool
+from agent.tools.truncation import MAX_BYTES, MAX_LINES, TailBuffer
+
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
+
+
+def here() -> str:
+    return os.path.realpath(".")
+
+
+async def use(tool: Tool, report: Callable[[str], None] = lambda _: None, **arguments: Any) -> str:
+    with trio.fail_after(20):
+        context = ToolContext(here(), ENVIRONMENT, report)
+        return await tool.run(msgspec.convert(arguments, tool.input_type), context)
+
+
+def processes_with(marker: str) -> list[int]:
+    """Pids of living processes whose environment holds the marker."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and marker.encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+# --- read and write -------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_written_is_read(workspace: Path) -> None:
+    text = "line one\nz\u2028w\n"
+    assert await use(WriteTool(), path="deep/er/file.txt", content=text) == "wrote 15 bytes to deep/er/file.txt"
+    assert await use(ReadTool(), path="deep/er/file.txt") == text
+    assert sorted(entry.name for entry in (workspace / "deep/er").iterdir()) == ["file.txt"]
+
+
+async def test_writing_keeps_the_mode_of_an_existing_file(workspace: Path) -> None:
+    script = workspace / "run.sh"
+    script.write_text("old")
+    script.chmod(0o750)
+    await use(WriteTool(), path="run.sh", content="new")
+    assert (script.read_text(), stat.S_IMODE(script.stat().st_mode)) == ("new", 0o750)
+
+
+async def test_long_files_are_read_in_pages(workspace: Path) -> None:
+    (workspace / "long").write_text("".join(f"{number}\n" for number in range(1, 3001)))
+    first = await use(ReadTool(), path="long")
+    assert first.endswith("\n2000\n[more follows; go on with offset=2001]")
+    assert (await use(ReadTool(), path="long", offset=2001)).startswith("2001\n")
+    assert await use(ReadTool(), path="long", offset=7, limit=2) == "7\n8\n[more follows; go on with offset=9]"
+    assert await use(ReadTool(), path="long", offset=5000) == ""
+
+
+async def test_a_read_is_bounded_in_bytes(workspace: Path) -> None:
+    (workspace / "wide").write_bytes(b"x" * 1_000_000)
+    assert len(await use(ReadTool(), path="wide")) < MAX_BYTES + 100
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "link/passwd", "a/../../b", "loop"])
+async def test_nothing_outside_the_directory_is_read_or_written(workspace: Path, path: str) -> None:
+    (workspace / "link").symlink_to("/etc")
+    (workspace / "loop").symlink_to("../loop-target")
+    (workspace.parent / "outside").write_text("secret")
+    with pytest.raises(ToolError, match="outside the working directory"):
+        await use(ReadTool(), path=path)
+    with pytest.raises(ToolError, match="outside the working directory"):
+        await use(WriteTool(), path=path, content="x")
+    assert (workspace.parent / "outside").read_text() == "secret"
+
+
+def test_a_directory_with_the_same_beginning_is_outside() -> None:
+    with pytest.raises(ToolError):
+        confined("/work/a", "/work/ab")
+    assert confined("/", "/tmp") == "/tmp"
+
+
+async def test_what_cannot_be_read_is_a_clear_error(workspace: Path) -> None:
+    os.mkfifo(workspace / "pipe")
+    for path, message in ((".", "directory|regular"), ("none", "No such file"), ("pipe", "regular"), ("\0", "no path")):
+        with pytest.raises(ToolError, match=message):
+            await use(ReadTool(), path=path)
+    with pytest.raises(ToolError, match="cannot write"):
+        await use(WriteTool(), path=".", content="x")
+
+
+# --- exec -----------------------------------------------------------------------------------------------------------
+
+
+async def test_exec_returns_both_streams_and_the_exit_code() -> None:
+    assert await use(ExecTool(), command="echo out; echo err >&2; exit 3") == "out\nerr\n\n(Command exited with code 3)"
+    assert await use(ExecTool(), command="true") == "(no output)"
+    assert await use(ExecTool(), command="cat") == "(no output)"  # stdin is empty
+
+
+async def test_exec_fails_where_the_command_could_not_run_or_was_killed() -> None:
+    with pytest.raises(ToolError, match="exited with code 127"):
+        await use(ExecTool(), command="no-such-command")
+    with pytest.raises(ToolError, match="killed by signal 9"):
+        await use(ExecTool(), command="kill -9 $$")
+
+
+async def test_exec_runs_in_its_directory_with_its_environment(workspace: Path) -> None:
+    (workspace / "sub").mkdir()
+    output = await use(ExecTool(), command='pwd; echo "$HOME $COLOUR"', workdir="sub", env={"COLOUR": "blue"})
+    assert output == f"{here()}/sub\n/nowhere blue\n"
+
+
+@pytest.mark.parametrize("workdir", ["/", "none", "file", ".."])
+async def test_a_bad_workdir_is_an_error_and_nothing_runs(workspace: Path, workdir: str) -> None:
+    (workspace / "file").write_text("")
+    with pytest.raises(ToolError, match=r"workdir|outside"):
+        await use(ExecTool(), command="touch ran", workdir=workdir)
+    assert not (workspace / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV"])
+async def test_variables_that_change_what_is_run_are_refused(name: str) -> None:
+    with pytest.raises(ToolError, match=name):
+        await use(ExecTool(), command="true", env={name: "x"})
+
+
+async def test_progress_shows_the_end_of_the_output_and_the_last_word_comes_always() -> None:
+    shown: list[str] = []
+    await use(ExecTool(), shown.append, command="for i in $(seq 2000); do echo $i; done")
+    assert shown[-1].endswith("\n1999\n2000\n")
+    assert len(shown[-1]) == 2000
+    assert len(shown) < 20
+
+
+async def test_long_output_keeps_its_end() -> None:
+    text = await use(ExecTool(), command="seq 100000")
+    assert text.endswith("\n99999\n100000\n")
+    assert text.startswith("[the first ")
+    assert len(text) < MAX_BYTES + 100
+    assert text.count("\n") <= MAX_LINES + 1
+
+
+@pytest.mark.process
+async def test_a_timeout_kills_the_whole_tree_also_what_ignores_sigterm() -> None:
+    with pytest.raises(ToolError, match=r"begun\n\n\(Command timed out after 0.3 s\)"):
+        await use(
+            ExecTool(),
+            command="(trap '' TERM; setsid sleep 61) & echo begun; sleep 62",
+            timeout=0.3,
+            env={"MARK": "of-timeout"},
+        )
+    assert processes_with("MARK=of-timeout") == []
+
+
+@pytest.mark.process
+async def test_a_cancelled_call_leaves_nothing_running_not_even_what_is_stopped() -> None:
+    begun = trio.Event()
+    command = "setsid sleep 63 & sleep 64 & kill -STOP $!; echo begun; wait"
+    async with trio.open_nursery() as nursery:
+
+        async def call() -> None:
+            await use(ExecTool(), lambda _: begun.set(), command=command, env={"MARK": "of-cancel"})
+
+        nursery.start_soon(call)
+        await begun.wait()
+        assert len(processes_with("MARK=of-cancel")) == 3
+        nursery.cancel_scope.cancel()
+    assert processes_with("MARK=of-cancel") == []
+
+
+@pytest.mark.process
+async def test_nothing_outlives_a_foreground_command_that_has_ended() -> None:
+    assert await use(ExecTool(), command="sleep 65 & echo done", env={"MARK": "of-end"}) == "done\n"
+    assert processes_with("MARK=of-end") == []
+
+
+async def test_a_command_that_closes_its_output_is_waited_for() -> None:
+    assert "code 4" in await use(ExecTool(), command="exec >&- 2>&-; exit 4")
+
+
+def test_every_tool_has_a_schema() -> None:
+    for tool in (ReadTool(), WriteTool(), ExecTool()):
+        assert "$ref" in definition_of(tool)
+
+
+# --- truncation -----------------------------------------------------------------------------------------------------
+
+
+def test_characters_cut_between_two_reads_are_put_together() -> None:
+    buffer = TailBuffer()
+    for byte in "aé€😀".encode():
+        buffer.feed(bytes([byte]))
+    buffer.feed(b"\xff", final=True)
+    assert buffer.text() == "aé€😀\ufffd"
+
+
+def test_one_endless_line_is_cut_too() -> None:
+    buffer = TailBuffer()
+    for _ in range(100):
+        buffer.feed(b"x" * 10_000)
+    assert buffer.text() == f"[the first {1_000_000 - MAX_BYTES} bytes of the output were cut]\n" + "x" * MAX_BYTES
