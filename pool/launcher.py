@@ -1,11 +1,13 @@
 """Workers as local processes: from a profile to a running process with its client, and to its last descendant's end."""
 
+import errno
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -60,29 +62,45 @@ class LocalWorker:
         except psutil.Error:
             return ProcessFacts()
 
+    def note_transcript(self, transcript: str) -> None:
+        """See ``PoolWorker.note_transcript``."""
+        if transcript not in self._known_transcripts:
+            with suppress(OSError, ValueError):  # what is wrong with it is told when it is resumed
+                if _size(transcript) is not None:
+                    self._known_transcripts.add(transcript)
+
     async def prepare_resume(self, transcript: str) -> bool:
         """See ``PoolWorker.prepare_resume``."""
-        size = _size(transcript)
-        if size is None:
-            if transcript in self._known_transcripts:
-                raise ResumeFailed(f"the transcript {transcript} has vanished")
-            return False  # it never came to a first answer
-        self._known_transcripts.add(transcript)
         try:
+            size = _size(transcript)
+            if size is None:
+                if transcript in self._known_transcripts:
+                    raise ResumeFailed(f"the transcript {transcript} has vanished")
+                return False  # it never came to a first answer
+            self._known_transcripts.add(transcript)
             if size <= _SMALL_TRANSCRIPT:
                 repair_transcript(transcript)
             else:
                 await trio.to_thread.run_sync(repair_transcript, transcript)
         except TranscriptError as exc:
             raise ResumeFailed(exc.message) from exc
+        except (OSError, ValueError) as exc:
+            raise ResumeFailed(f"the transcript {transcript!r} cannot be read: {exc}") from exc
         return True
 
 
 def _size(path: str) -> int | None:
+    """Bytes of a transcript, None where there is none. The path is a worker's word: it may be anything at all.
+
+    Raises OSError, also for what is no regular file (opening a fifo would wait for ever), and ValueError.
+    """
     try:
-        return Path(path).stat().st_size
+        found = Path(path).stat()
     except FileNotFoundError:
         return None
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return found.st_size
 
 
 class LocalLauncher:

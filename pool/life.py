@@ -29,6 +29,8 @@ class WorkerLife:
         self.error: PoolError | None = None
         self.health = Health(settings, now)
         self.leases: set[Lease] = set()
+        self.transcript: str | None = None
+        """Of the conversation it holds, where that has one."""
         self._settings = settings
         self._worker: PoolWorker | None = None
         self._stop_requested = trio.Event()

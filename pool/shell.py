@@ -201,6 +201,8 @@ class Pool:
         life = self._lives.get(lease.hold.worker)
         if life is not None:
             life.leases.discard(lease)
+            if life.transcript is not None:
+                life.worker.note_transcript(life.transcript)
         if life is not None and lease.must_not_be_reused:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
             life.error = life.error or error
@@ -326,6 +328,7 @@ class Pool:
         except PoolError as exc:
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, exc))
         else:
+            life.transcript = transcript
             self._latencies.reset.add(trio.current_time() - started)
             self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, transcript))
 

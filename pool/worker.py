@@ -52,10 +52,14 @@ class PoolWorker(Protocol):
         """Measure it now; cheap enough for a status call."""
         ...
 
+    def note_transcript(self, transcript: str) -> None:
+        """A turn of that conversation has ended: a transcript that exists now must not be missing later."""
+        ...
+
     async def prepare_resume(self, transcript: str) -> bool:
         """Make a transcript fit to be resumed (mend a torn last line). False: there is none yet, begin anew.
 
-        Raises ResumeFailed when it is damaged beyond mending.
+        Raises ResumeFailed when it is damaged beyond mending, cannot be read, or was there once and is gone.
         """
         ...
 

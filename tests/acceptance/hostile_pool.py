@@ -2,8 +2,9 @@
 
 import os
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import resource
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rpc.settings import RpcSettings
 from tests.rpc.procs import open_fds
 from wire.units import Seconds
 
-__all__ = ["RPC", "Events", "HostilePool", "counted_children", "hostile_pool", "profile_of"]
+__all__ = ["RPC", "Events", "HostilePool", "counted_children", "hostile_pool", "no_room_for_descriptors", "profile_of"]
 
 TIME_LIMIT = 15
 RPC = RpcSettings(request_timeout=Seconds(5), abort_grace=Seconds(0.2), eof_grace=Seconds(0.2), term_grace=Seconds(0.2))
@@ -111,6 +112,12 @@ class HostilePool:
         assert pid is not None
         return pid
 
+    def transcript_of(self, session: str) -> Path:
+        """The file that a session's conversation is kept in."""
+        (path,) = [known.transcript for known in self.pool.statistics().sessions if known.key == session]
+        assert path is not None
+        return Path(path)
+
 
 @asynccontextmanager
 async def hostile_pool(
@@ -171,3 +178,16 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return False
+
+
+@contextmanager
+def no_room_for_descriptors() -> Iterator[None]:
+    """As many as are open now, and not one more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.open(os.devnull, os.O_RDONLY)
+    os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -1,10 +1,7 @@
 """A real pool whose workers cannot be started: a clear error, soon, and nobody else pays for it."""
 
 import os
-import resource
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ import trio
 
 from errors import AcquireTimeout, PoolError, ProfileBroken
 from profiles import CapabilityProfile
-from tests.acceptance.hostile_pool import HostilePool, hostile_pool, profile_of
+from tests.acceptance.hostile_pool import HostilePool, hostile_pool, no_room_for_descriptors, profile_of
 
 pytestmark = pytest.mark.process
 
@@ -115,19 +112,6 @@ async def test_a_start_that_fails_once_costs_its_caller_only_time(tmp_path: Path
     async with hostile_pool(tmp_path) as world:
         assert await world.say("s", profile, "one") == "echo: one"
         assert world.exits == {"start": 1}
-
-
-@contextmanager
-def no_room_for_descriptors() -> Iterator[None]:
-    """As many as are open now, and not one more."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    probe = os.open(os.devnull, os.O_RDONLY)
-    os.close(probe)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (probe, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_a_machine_without_free_descriptors_refuses_new_workers_in_clear_words_and_keeps_the_others(

@@ -46,6 +46,9 @@ class MemoryWorker:
     def facts(self) -> ProcessFacts:
         return ProcessFacts(rss=self.launcher.rss.get(self.id), suspended=self.deaf)
 
+    def note_transcript(self, transcript: str) -> None:
+        """These are never lost."""
+
     async def prepare_resume(self, transcript: str) -> bool:
         await trio.lowlevel.checkpoint()
         if transcript in self.launcher.damaged:
