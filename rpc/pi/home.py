@@ -7,6 +7,7 @@ worthless. Transcripts are neither: they must outlive the worker, so their direc
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -80,4 +81,5 @@ class PrivateHome:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.remove()
+        with suppress(OSError):  # what cannot be removed now is in nobody's way: ``make`` begins by removing it
+            self.remove()

@@ -1,5 +1,6 @@
 """The private agent dir of a worker."""
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -112,3 +113,19 @@ def test_a_copy_that_cannot_be_made_fails_the_start(source: Path, tmp_path: Path
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkerStartFailed, match="cannot be copied"):
         PrivateHome(source, tmp_path / "file" / "w1", tmp_path / "sessions").make()
+
+
+def test_a_copy_that_cannot_be_removed_fails_nobody_and_is_removed_by_the_next_worker(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("Too many open files")
+
+    with monkeypatch.context() as patched, PrivateHome(source, tmp_path / "w1", tmp_path / "sessions") as home:
+        (home.path / "left").write_text("behind")
+        patched.setattr(shutil, "rmtree", refuse)
+        home.__exit__(None, None, None)
+        assert (home.path / "left").exists()
+        patched.undo()
+        with home:
+            assert not (home.path / "left").exists()
