@@ -180,6 +180,20 @@ async def test_a_cancelled_call_leaves_nothing_running_not_even_what_is_stopped(
 
 
 @pytest.mark.process
+async def test_what_a_process_starts_while_it_is_being_stopped_is_stopped_too() -> None:
+    # It has left the session, its parent ends at SIGTERM, and only then it forks: nothing ties the child to the shell.
+    stubborn = "trap 'sleep 67 & wait' TERM; echo ready; while :; do sleep 68 & wait; done"
+    with pytest.raises(ToolError, match="timed out"):
+        await use(
+            ExecTool(),
+            command=f'(setsid bash -c "{stubborn}") & sleep 69',
+            timeout=0.3,
+            env={"MARK": "of-late-fork"},
+        )
+    assert processes_with("MARK=of-late-fork") == []
+
+
+@pytest.mark.process
 async def test_nothing_outlives_a_foreground_command_that_has_ended() -> None:
     assert await use(ExecTool(), command="sleep 65 & echo done", env={"MARK": "of-end"}) == "done\n"
     assert processes_with("MARK=of-end") == []
