@@ -10,6 +10,7 @@ import msgspec
 
 from doors.paths import make_private_dir
 from errors import PoolError, UsageError
+from wire.framing import DECODE_ERRORS
 
 __all__ = ["AlreadyRunning", "DataDirLock", "Holder", "find_supervisor", "read_holder"]
 
@@ -75,7 +76,7 @@ def read_holder(data_dir: Path) -> Holder | None:
     try:
         with (data_dir / _LOCK_NAME).open("rb") as file:
             return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=Holder)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *DECODE_ERRORS):
         return None  # a courtesy to people and a hint to clients; the lock itself never depends on it
 
 

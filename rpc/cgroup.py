@@ -37,6 +37,11 @@ def find_cgroup2(mountinfo: str, membership: str) -> Path | None:
     return None
 
 
+def _read(path: str) -> str:
+    """Names of mount points are bytes, not always UTF-8."""
+    return os.fsdecode(Path(path).read_bytes())
+
+
 def _unescape(text: str) -> str:
     """Undo the octal escapes of mountinfo."""
     for escape, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
@@ -54,7 +59,7 @@ class Cgroup:
     def for_instance(cls, instance: str) -> Self | None:
         """Make the cgroup of a supervisor; None where cgroup v2, the rights or ``cgroup.kill`` are missing."""
         try:
-            own = find_cgroup2(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
+            own = find_cgroup2(_read("/proc/self/mountinfo"), _read("/proc/self/cgroup"))
         except OSError:
             return None
         return cls.make(own / f"{_PREFIX}{instance}") if own is not None else None

@@ -13,6 +13,7 @@ import trio
 from errors import PoolError
 from rpc.children import ChildRegistry
 from rpc.procfs import ProcessIdentity, identify, read_stat
+from wire.framing import DECODE_ERRORS
 
 __all__ = ["StateFile", "StateFileCorrupt", "SupervisorState", "read_state"]
 
@@ -46,7 +47,7 @@ def read_state(path: Path) -> SupervisorState | None:
         return msgspec.json.decode(path.read_bytes(), type=SupervisorState)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as exc:
+    except DECODE_ERRORS as exc:
         raise StateFileCorrupt(f"{path} is no state file of a supervisor: {exc}") from exc
 
 

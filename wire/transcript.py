@@ -14,6 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from wire.entries import FORMAT_VERSION, CompactionEntry, Entry, MessageEntry, OtherEntry, SessionHeader
+from wire.framing import DECODE_ERRORS
 from wire.transcript_repair import (
     MAX_ENTRY_BYTES,
     RepairReport,
@@ -162,7 +163,7 @@ class TranscriptWriter:
 def _decode_header(line: bytes, path: Path) -> SessionHeader:
     try:
         header = _header_decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+    except DECODE_ERRORS as exc:
         raise TranscriptDamaged(f"{path} does not begin with the header of a native transcript: {exc}") from exc
     if header.version > FORMAT_VERSION:
         raise TranscriptDamaged(f"{path} has format version {header.version}, newer than {FORMAT_VERSION}")
@@ -172,7 +173,7 @@ def _decode_header(line: bytes, path: Path) -> SessionHeader:
 def _decode_entry(line: bytes, path: Path) -> Entry:
     try:
         return _entry_decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+    except DECODE_ERRORS as exc:
         other = _decode_other(line)
         if other is None or other.type in _KNOWN_TYPES:
             raise TranscriptDamaged(f"{path} has a broken entry: {exc}") from exc
@@ -182,7 +183,7 @@ def _decode_entry(line: bytes, path: Path) -> Entry:
 def _decode_other(line: bytes) -> OtherEntry | None:
     try:
         entry = _loose_decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         return None
     kind = entry.type if isinstance(entry.type, str) else ""
     return OtherEntry(kind, entry.seq if type(entry.seq) is int else 0, line.rstrip(b"\r\n"))

@@ -16,6 +16,7 @@ from typing import BinaryIO, ClassVar
 import msgspec
 
 from errors import PoolError
+from wire.framing import DECODE_ERRORS
 
 __all__ = [
     "MAX_ENTRY_BYTES",
@@ -176,7 +177,7 @@ def _is_object(line: bytes) -> bool:
     try:
         line.decode()  # msgspec passes over bad UTF-8 in values that nobody asked for
         _object_decoder.decode(line)
-    except (UnicodeDecodeError, msgspec.MsgspecError):
+    except DECODE_ERRORS:
         return False
     return True
 
@@ -238,7 +239,7 @@ def _session_id(line: bytes, path: Path) -> str:
     try:
         line.decode()
         header = _header_decoder.decode(line)
-    except (UnicodeDecodeError, msgspec.MsgspecError) as exc:
+    except DECODE_ERRORS as exc:
         raise TranscriptDamaged(f"{path} does not begin with a session header: {exc}") from exc
     if header.type != "session":
         raise TranscriptDamaged(f'{path} does not begin with a session header: its type is "{header.type[:40]}"')

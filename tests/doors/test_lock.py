@@ -38,9 +38,10 @@ def test_a_lock_given_back_can_be_taken_again_and_names_nobody(tmp_path: Path) -
         assert read_holder(tmp_path) == Holder(pid=os.getpid(), socket="/run/b.sock")
 
 
-def test_a_record_that_cannot_be_read_costs_the_names_but_not_the_lock(tmp_path: Path) -> None:
+@pytest.mark.parametrize("record", [b'{"pid": ', b'{"pid": 1, "socket": "\xff"}'])
+def test_a_record_that_cannot_be_read_costs_the_names_but_not_the_lock(tmp_path: Path, record: bytes) -> None:
     with DataDirLock(tmp_path, Path("/run/a.sock")):
-        (tmp_path / "supervisor.lock").write_bytes(b'{"pid": ')
+        (tmp_path / "supervisor.lock").write_bytes(record)
         with pytest.raises(AlreadyRunning, match=r"another supervisor holds the data directory"):
             DataDirLock(tmp_path, Path("/run/b.sock"))
 

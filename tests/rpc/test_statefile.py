@@ -126,7 +126,7 @@ async def test_the_end_removes_the_file_unless_a_worker_is_left(tmp_path: Path) 
 def test_a_file_that_nobody_of_us_wrote_is_told_as_such(tmp_path: Path) -> None:
     path = tmp_path / "workers.json"
     assert read_state(path) is None
-    for text in ("", "{", '{"instance": 1}', "\xff"):
+    for text in ("", "{", '{"instance": 1}', "\xff", '{"instance": "\xff"}'):
         path.write_text(text, encoding="latin-1")
         with pytest.raises(StateFileCorrupt, match=r"workers\.json"):
             read_state(path)

@@ -33,6 +33,8 @@ from wire.transcript import (
 
 HEADER = SessionHeader(1, "abc", "2026-01-31T10:00:00Z", "/work")
 HEADER_LINE = msgspec.json.encode(HEADER) + b"\n"
+DEEP = b'{"type":"session","id":"s","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+"""Nested deeper than any decoder goes."""
 
 
 def said(seq: int, text: str) -> MessageEntry:
@@ -210,7 +212,7 @@ def test_a_transcript_of_pi_is_repaired_as_well(tmp_path: Path) -> None:
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("middle", [b"garbage", b"null", b"[1]", b'{"a":', b'{"text":"\xff"}'])
+@pytest.mark.parametrize("middle", [b"garbage", b"null", b"[1]", b'{"a":', b'{"text":"\xff"}', DEEP])
 def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(tmp_path: Path, middle: bytes) -> None:
     path = tmp_path / "s.jsonl"
     content = HEADER_LINE + middle + b'\n{"type":"message"}\n'
@@ -223,7 +225,17 @@ def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(tmp_path: Path, mid
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n", b"hello\n", b"\x89PNG\r\n\x1a\n\0\0", b'{"type":"message"}\n', HEADER_LINE[:20], b"[]\n", b"null\n"],
+    [
+        b"",
+        b"\n",
+        b"hello\n",
+        b"\x89PNG\r\n\x1a\n\0\0",
+        b'{"type":"message"}\n',
+        HEADER_LINE[:20],
+        b"[]\n",
+        b"null\n",
+        DEEP + b"\n",
+    ],
 )
 def test_what_is_no_transcript_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s.jsonl"
