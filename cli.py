@@ -195,7 +195,14 @@ def drain(client: "ControlClient", timeout: float | None) -> None:
 @click.option("-s", "--session", required=True, metavar="KEY", help="The conversation; made when it is new.")
 @click.option("-a", "--agent", default="main", show_default=True, metavar="NAME", help="Which agent definition.")
 @click.option("-r", "--role", default="default", show_default=True, metavar="NAME", help="In which role.")
-@click.option("--priority", default=5, show_default=True, type=int, metavar="N", help="Higher is served first.")
+@click.option(
+    "--priority",
+    default=5,
+    show_default=True,
+    type=click.IntRange(-1000, 1000),
+    metavar="N",
+    help="Higher is served first.",
+)
 @click.option(
     "--timeout", callback=_as_seconds, metavar="TIME", help="For waiting and running together (gateway.run_timeout)."
 )

@@ -1,17 +1,23 @@
 """The handlers behind every door: a method name and its parameters in, a result or an error out."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
 from errors import UsageError
 from gateway.service import Gateway
 from pool import stimuli
+from wire.framing import DECODE_ERRORS
 
 __all__ = ["Emit", "Handlers"]
 
 P = TypeVar("P")
+
+Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
+"""Far more than any policy needs; a number without bounds could not be ordered by the waiting list."""
+Timeout = Annotated[float, msgspec.Meta(ge=0)]
+"""Seconds."""
 
 
 class Emit(Protocol):
@@ -33,8 +39,8 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     text: str
     agent: str = "main"
     role: str = "default"
-    priority: int = 5
-    timeout: float | None = None
+    priority: Priority = 5
+    timeout: Timeout | None = None
     retry_safe: bool = False
 
 
@@ -61,7 +67,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``drain``: ``timeout`` in seconds, default ``drain_timeout`` of the settings."""
 
-    timeout: float | None = None
+    timeout: Timeout | None = None
 
 
 Handler = Callable[[Any, Emit], Awaitable[Any]]
@@ -175,5 +181,5 @@ def decode_params(kind: type[P], method: str, params: msgspec.Raw) -> P:
     raw = bytes(params)
     try:
         return msgspec.json.decode(b"{}" if raw in (b"", b"null") else raw, type=kind)
-    except msgspec.MsgspecError as exc:
+    except DECODE_ERRORS as exc:
         raise UsageError(f"bad parameters for {method}: {exc}") from exc

@@ -1,5 +1,7 @@
 """A run: one prompt of one session from acceptance to its outcome. It outlives the front end that started it."""
 
+import math
+
 import msgspec
 import trio
 
@@ -17,7 +19,7 @@ _MAX_RETRIES = 2
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end wants: ``timeout`` in seconds covers waiting and running; None = no limit."""
+    """What a front end wants: ``timeout`` in seconds covers waiting, running and being read; None = no limit."""
 
     session: str
     profile: CapabilityProfile
@@ -53,6 +55,7 @@ class Run:
         self._outcome: RunOutcome | None = None
         self._error: PoolError | None = None
         self._attempts = 0
+        self._has_begun = False
 
     @property
     def events(self) -> trio.MemoryReceiveChannel[list[Message]]:
@@ -86,8 +89,9 @@ class Run:
             self._error = exc
         finally:
             if self._outcome is None and self._error is None:
+                when = "in its turn" if self._has_begun else "before its turn began"
                 self._error = RunAborted(
-                    f"the run of session {request.session} was aborted before its turn began", session=request.session
+                    f"the run of session {request.session} was aborted {when}", session=request.session
                 )
             self._sender.close()
 
@@ -128,10 +132,10 @@ class Run:
     async def _run_turn(self, lease: Lease, deadline: float | None) -> None:
         left = None if deadline is None else max(0.0, deadline - trio.current_time())
         stream = lease.prompt(PromptParams(self.request.text), timeout=left)
-        watched = True
+        self._has_begun = watched = True
         async for batch in stream.batches():
             if watched:
-                watched = await self._hand_over(batch)
+                watched = await self._hand_over(batch, deadline)
         result = await stream.wait()
         self._outcome = RunOutcome(
             session=self.request.session,
@@ -144,10 +148,12 @@ class Run:
             error=result.error,
         )
 
-    async def _hand_over(self, batch: list[Message]) -> bool:
-        """Give a batch to the front end, at its pace; False once it has left."""
-        try:
-            await self._sender.send(batch)
-        except trio.BrokenResourceError:
-            return False
-        return True
+    async def _hand_over(self, batch: list[Message], deadline: float | None) -> bool:
+        """Give a batch to the front end, at its pace; False once it has left, or the run's time is over."""
+        with trio.move_on_at(math.inf if deadline is None else deadline):
+            try:
+                await self._sender.send(batch)
+            except trio.BrokenResourceError:
+                return False
+            return True
+        return False

@@ -17,6 +17,8 @@ from profiles import CapabilityProfile, ProfilesSettings, build_profile
 __all__ = ["Gateway", "open_gateway"]
 
 _MAX_SESSION_KEY = 512
+_MOST_PROFILES_KEPT = 100_000
+"""Sessions whose profile is remembered for ``explain``; older ones are explained as the default agent's."""
 
 
 class Gateway:
@@ -84,7 +86,7 @@ class Gateway:
             ),
             self._lanes.join(session),
         )
-        self._session_profiles[session] = profile
+        self._remember_profile(session, profile)
         self._running.setdefault(session, []).append(run)
         self._nursery.start_soon(self._execute, run)
         return run
@@ -93,6 +95,13 @@ class Gateway:
         """End the session's running run, or the first that waits. False when there is none."""
         runs = self._running.get(session)
         return await runs[0].abort() if runs else False
+
+    def _remember_profile(self, session: str, profile: CapabilityProfile) -> None:
+        """The session used last stands last; the one used longest ago is forgotten first."""
+        self._session_profiles.pop(session, None)
+        self._session_profiles[session] = profile
+        if len(self._session_profiles) > _MOST_PROFILES_KEPT:
+            del self._session_profiles[next(iter(self._session_profiles))]
 
     async def _execute(self, run: Run) -> None:
         session = run.request.session

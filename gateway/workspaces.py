@@ -12,7 +12,7 @@ def workspace_for(settings: ProfilesSettings, agent: str, role: str, data_dir: P
     """The working directory for an agent in a role: the role's workspace, else the agent's, else one of ours.
 
     Ours is ``{data_dir}/workspaces/{role}``, made with mode 0700 when missing. A configured one must exist.
-    Raises UsageError for an unknown agent or role.
+    Raises UsageError for an unknown agent or role, and for a directory that is missing or cannot be made.
     """
     configured = workspace_of(settings, agent, role)
     if configured is not None:
@@ -23,5 +23,8 @@ def workspace_for(settings: ProfilesSettings, agent: str, role: str, data_dir: P
             )
         return str(path)
     path = data_dir / "workspaces" / role
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise UsageError(f"the workspace {path} of role {role} cannot be made: {exc.strerror}") from exc
     return str(path)

@@ -160,6 +160,24 @@ async def test_a_reader_that_stops_reading_stalls_only_its_own_run(tmp_path: Pat
         assert unread.outcome().text == "hello"
 
 
+async def test_a_reader_that_never_reads_keeps_no_worker_beyond_the_runs_timeout(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    launcher = MemoryLauncher()
+    async with gateway_over_memory(tmp_path, launcher, run_timeout=7.0) as gateway:
+        unread = gateway.start_run("slow", "hang")
+        await trio.testing.wait_all_tasks_blocked()
+        (worker,) = launcher.live.values()
+        for _ in range(40):
+            worker.transport.say({"event": "assistant_message", "data": {"partial": "x"}})
+        after = gateway.start_run("slow", "after", timeout=60)
+        await finish(after)
+        assert after.outcome().text == "after"
+        assert len(await finish(unread)) < 40
+        with pytest.raises(RequestTimeout):
+            unread.outcome()
+
+
 @pytest.mark.parametrize("key", ["", "a" * 513, "a\nb", "a\0b"])
 async def test_a_session_key_that_no_listing_could_show_is_refused(tmp_path: Path, key: str) -> None:
     async with gateway_over_memory(tmp_path) as gateway:
@@ -185,6 +203,26 @@ async def test_a_full_session_queue_refuses_the_next_run(tmp_path: Path, autojum
         with pytest.raises(PoolSaturated):
             gateway.start_run("alice", "three")
         assert await gateway.abort("alice")
+
+
+async def test_a_run_that_the_end_of_the_gateway_cuts_off_says_where_it_was(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with gateway_over_memory(tmp_path, max=1) as gateway:
+        runs = []
+        for session in ("first", "second"):
+            runs.append(gateway.start_run(session, "hang"))
+            await trio.testing.wait_all_tasks_blocked()
+    for run, where in zip(runs, ("in its turn", "before its turn began"), strict=True):
+        with pytest.raises(RunAborted, match=where):
+            run.outcome()
+
+
+async def test_a_workspace_that_cannot_be_made_refuses_the_run(tmp_path: Path) -> None:
+    (tmp_path / "workspaces").write_text("in the way")
+    async with gateway_over_memory(tmp_path) as gateway:
+        with pytest.raises(UsageError, match="workspaces/default of role default cannot be made"):
+            gateway.start_run("alice", "hello")
 
 
 async def test_no_run_is_taken_once_the_shutdown_was_asked_for(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -243,6 +281,9 @@ async def test_explain_names_the_first_difference(tmp_path: Path, autojump_clock
         ("prompt", "{}", "bad parameters for prompt"),
         ("prompt", "[]", "bad parameters for prompt"),
         ("prompt", '{"session":"a","text":"b","nonsense":1}', "nonsense"),
+        ("prompt", '{"session":"a","text":"b","priority":1' + "0" * 400 + "}", "priority"),
+        ("prompt", '{"session":"a","text":"b","timeout":-1}', "timeout"),
+        ("prompt", '{"session":"a","text":' + "[" * 100_000 + "]" * 100_000 + "}", "bad parameters for prompt"),
         ("workers.stop", '{"worker":"w99"}', "w99"),
         ("workers.recycle", '{"worker":"w99"}', "w99"),
     ],
