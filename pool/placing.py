@@ -128,14 +128,13 @@ class Placing:
         return refusals.saturated(self._state.figures(), "the waiting list is full", self._state.retry_after)
 
     def _rebinds_at_once(self, waiter: Waiter) -> bool:
-        """Whether the pump that follows will serve this request by a quiet worker."""
+        """Whether the pump that follows will rebind a quiet worker to this request, or to one it takes the place of."""
         state = self._state
         kind = waiter.kind
         return (
             state.mode is Mode.RUNNING
             and waiter.session.state is SessionState.PARKED
             and (waiter.privileged or state.quota_open)
-            and not kind.queued
             and self._starts.gate_for(kind) is not None
             and state.index.match_quiet(kind) is not None
         )

@@ -436,6 +436,17 @@ def test_a_full_list_does_not_refuse_what_can_be_served_at_once() -> None:
         world.release(request)
 
 
+def test_a_full_list_takes_a_request_that_lets_another_one_go_on() -> None:
+    world = World(max=2, waiting_capacity=1)
+    world.release(world.held("quiet"))
+    first = world.acquire("first")
+    assert len(world.workers) == 2
+    second = world.acquire("second")
+    assert world.workers["w1"].resetting == ("first", None)
+    world.run_until_settled()
+    assert {first, second} == set(world.holds)
+
+
 def test_a_waiter_ends_by_its_deadline_and_the_machine_asks_to_be_woken_for_it() -> None:
     world = World(max=1)
     world.held("s")

@@ -142,6 +142,48 @@ def test_a_second_request_of_a_held_session_takes_no_further_worker_from_the_res
     assert world.acquire("one") in world.holds
 
 
+def test_who_lost_a_start_to_a_privileged_request_gets_another_when_the_reserve_allows() -> None:
+    world = World(max=4, reserve=2)
+    world.release(world.held("quiet"))
+    world.held("one")
+    world.acquire("two")
+    in_the_way = world.acquire("quiet")
+    world.acquire("vip", priority=10)
+    assert len(world.workers) == 3
+    world.set_busy("quiet")
+    world.release(in_the_way)
+    assert len(world.workers) == 4
+
+
+def test_who_lost_a_start_to_another_profile_gets_another_when_the_reserve_allows() -> None:
+    world = World(max=6, reserve=4)
+    world.release(world.held("quiet"))
+    world.held("one")
+    world.acquire("two", A)
+    world.acquire("vip", A, priority=10)
+    in_the_way = world.acquire("quiet")
+    world.acquire("large", make_profile("a", model="large"), priority=10)
+    assert len(world.workers) == 4
+    world.set_busy("quiet")
+    world.release(in_the_way)
+    assert len(world.workers) == 5
+
+
+def test_a_worker_that_only_the_reserve_kept_from_a_waiter_is_given_to_it_when_the_reserve_allows() -> None:
+    world = World(max=4, reserve=2, spawn_burst=3, spawn_rate=0.001)
+    world.held("vip", priority=10)
+    other_vip = world.held("other vip", priority=10)
+    one = world.held("one")
+    waiting = world.acquire("two")
+    world.acquire("vip")
+    world.release(other_vip)
+    assert waiting in world.open_requests
+    world.set_busy("one")
+    world.release(one)
+    world.run_until_settled()
+    assert world.worker_of(waiting) == "w2"
+
+
 def test_a_nested_run_may_use_the_reserve() -> None:
     world = World(max=2, reserve=1)
     world.held("parent")

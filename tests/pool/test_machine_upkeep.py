@@ -81,6 +81,18 @@ def test_an_idle_worker_that_still_has_the_transcript_open_makes_way_if_it_does_
     assert world.worker_of(request) == "w2"
 
 
+def test_an_idle_worker_whose_default_was_changed_does_not_take_its_session_back() -> None:
+    world = World(max=3, session_idle_timeout=10.0)
+    default = make_profile("a", model=None)
+    world.release(world.held("s", default))
+    world.release(world.held("s", make_profile("a", model="large")))
+    world.pass_time(10.0)
+    request = world.acquire("s", default)
+    assert world.workers["w1"].stopping
+    world.run_until_settled()
+    assert world.worker_of(request) == "w2"
+
+
 def test_a_parked_session_whose_old_worker_serves_another_waits_for_that_reset() -> None:
     world = World(max=2, session_idle_timeout=10.0)
     world.release(world.held("s"))
@@ -111,8 +123,9 @@ def test_a_target_keeps_so_many_idle_workers_within_max() -> None:
 
 
 def test_a_prewarming_start_serves_a_waiter_and_no_second_one_is_made_for_it() -> None:
-    world = World(max=1)
+    world = World(max=3)
     world.tell(stimuli.Prewarmed(((A, 1),)))
+    world.tell(stimuli.Prewarmed(()))
     request = world.acquire("s", A)
     assert len(world.spawn_times) == 1
     world.run_until_settled()
