@@ -22,6 +22,7 @@ from pool import stimuli
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import SoftArgs
+from rpc.settings import RpcSettings
 from tests.pool.memory_workers import MemoryLauncher, plain_profile
 from wire.units import Seconds
 
@@ -216,6 +217,26 @@ async def test_a_worker_that_answers_no_ping_is_replaced(autojump_clock: MockClo
         assert "w1" in launcher.stops
         assert await say(pool, "s", "after") == "before|after"
         assert pool.statistics().counters.exits.get("unresponsive") == 1
+
+
+async def test_a_ping_is_not_held_against_a_worker_whose_output_was_not_read_meanwhile(
+    autojump_clock: MockClock,
+) -> None:
+    launcher = MemoryLauncher()
+    launcher.settings = RpcSettings(subscriber_events=1)
+    async with make_pool(launcher, ping_failures=1, ping_timeout=Seconds(10)) as pool:
+        async with pool.lease("s", DEFAULT) as lease:
+            stream = lease.prompt("hang")
+            await stream.take()
+            worker = launcher.live["w1"]
+            worker.deaf = True
+            await trio.sleep(20)  # the ping is on its way by now
+            worker.transport.say({"event": "thinking", "data": {}})
+            await trio.sleep(20)  # nobody reads that event, so no answer would be read either
+            worker.deaf = False
+            await stream.take()
+            await trio.sleep(100)
+        assert launcher.stops == []
 
 
 async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_goes_on_if_that_helps(
