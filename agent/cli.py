@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.mode == "rpc":
         from agent.lifeline import bind_to_parent
 
-        if not bind_to_parent(parent, os.environ.get("POOL_WORKER_PARENT")):
+        if not bind_to_parent(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
             return _complain("the supervisor is gone", 1)
     try:
         return _run(options)

@@ -30,6 +30,8 @@ from wire.transcript import TranscriptError, repair_transcript
 
 __all__ = ["LocalLauncher", "LocalWorker"]
 
+_PARENT_VARIABLE = "POOL_WORKER_PARENT"
+"""Tells the bundled agent who must be its parent, so that it does not start for one that has just been killed."""
 _SMALL_TRANSCRIPT = 128 * 1024
 """Bytes that are scanned in less time than it takes to ask a thread."""
 
@@ -181,7 +183,8 @@ class LocalLauncher:
     def _spec(self, worker_id: str, profile: CapabilityProfile, own_env: Mapping[str, str]) -> WorkerSpec:
         sessions = self._made("sessions", profile.agent)
         marker = f"{self.instance}:{worker_id}"
-        env = worker_environment(self._settings, self._base_env, {**dict(profile.env), **own_env}.items(), marker)
+        own_env = {**dict(profile.env), **own_env, _PARENT_VARIABLE: str(os.getpid())}
+        env = worker_environment(self._settings, self._base_env, own_env.items(), marker)
         return WorkerSpec(
             worker_id=worker_id,
             marker=marker,

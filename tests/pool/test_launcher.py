@@ -1,0 +1,56 @@
+"""What a local worker is started with."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from pool.launcher import LocalLauncher
+from pool.settings import PoolSettings
+from pool.shell import Pool
+from profiles import AgentSettings, ProfilesSettings, build_profile
+
+pytestmark = pytest.mark.process
+
+
+async def environment_of_a_tool(launcher: LocalLauncher, profiles: ProfilesSettings, cwd: Path) -> dict[str, str]:
+    """What a command that the bundled agent runs finds in its environment."""
+    profile = build_profile(profiles, "main", "default", str(cwd))
+    command = msgspec.json.encode({"command": "env -0 > env.txt"}).decode()
+    async with Pool(PoolSettings(min=0, max=1), launcher=launcher) as pool, pool.lease("s", profile) as lease:
+        await lease.prompt(f"TOOL:exec {command}").wait()
+    pairs = (cwd / "env.txt").read_text().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if pair)
+
+
+async def test_a_worker_inherits_what_is_let_through_its_profile_and_its_marker_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SECRET", "of the supervisor")
+    profiles = ProfilesSettings(agents={"main": AgentSettings(env={"MINE": "yes"})})
+    launcher = LocalLauncher(data_dir=tmp_path / "data", instance="test", base_env=os.environ)
+    try:
+        with trio.fail_after(25):
+            found = await environment_of_a_tool(launcher, profiles, tmp_path)
+    finally:
+        launcher.close()
+    assert found["MINE"] == "yes"
+    assert found["POOL_WORKER_ID"] == "test:w1"
+    assert "SOME_SECRET" not in found
+    assert "POOL_WORKER_PARENT" not in found
+
+
+async def test_transcripts_logs_and_directories_are_private(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    launcher = LocalLauncher(data_dir=data)
+    try:
+        with trio.fail_after(25):
+            await environment_of_a_tool(launcher, ProfilesSettings(), tmp_path)
+    finally:
+        launcher.close()
+    files = [path for path in data.rglob("*") if path.is_file()]
+    assert any(path.parent.name == "main" for path in files)
+    for path in data.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
