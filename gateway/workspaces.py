@@ -22,6 +22,7 @@ def workspace_for(settings: ProfilesSettings, agent: str, role: str, data_dir: P
                 f"the workspace {path} of agent {agent}, role {role} is no directory; create it or change it"
             )
         return str(path)
+    (data_dir / "workspaces").mkdir(mode=0o700, parents=True, exist_ok=True)
     path = data_dir / "workspaces" / role
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -195,9 +195,13 @@ class LocalLauncher:
         )
 
     def _made(self, *parts: str) -> Path:
-        directory = self._data_dir.joinpath(*parts)
+        """A directory below the data directory, 0700 on every level (``parents=True`` would not see to that)."""
+        directory = self._data_dir
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for part in parts:
+                directory /= part
+                directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             raise WorkerStartFailed(f"the directory {directory} cannot be made: {exc.strerror}") from exc
         return directory
