@@ -22,10 +22,10 @@ def workspace_for(settings: ProfilesSettings, agent: str, role: str, data_dir: P
                 f"the workspace {path} of agent {agent}, role {role} is no directory; create it or change it"
             )
         return str(path)
-    (data_dir / "workspaces").mkdir(mode=0o700, parents=True, exist_ok=True)
     path = data_dir / "workspaces" / role
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
     except OSError as exc:
         raise UsageError(f"the workspace {path} of role {role} cannot be made: {exc.strerror}") from exc
     return str(path)
