@@ -17,9 +17,9 @@ _PR_SET_PDEATHSIG = 1
 def bind_to_parent(first_parent: int, expected: str | None = None) -> bool:
     """Ask for the signal; False when the parent is gone already, so that the signal will never come.
 
-    ``first_parent`` is ``os.getppid()`` as early as possible; ``expected`` the supervisor's pid, where it passed one
-    (environment variable ``POOL_WORKER_PARENT``, which no child of ours must inherit). A parent of pid 1 alone is no sign of an orphan: in a container the
-    supervisor itself may be pid 1.
+    ``first_parent`` is ``os.getppid()`` as early as possible; ``expected`` the supervisor's pid, where it passed one in
+    the environment variable ``POOL_WORKER_PARENT`` (which no child of ours must inherit). A parent of pid 1 alone is
+    no sign of an orphan: in a container the supervisor itself may be pid 1.
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
