@@ -34,6 +34,17 @@ _FIRST_GUESS = 1.0
 """Seconds between two served waiters, before any was."""
 _SMOOTHING = 0.1
 
+_NEVER_ZERO = (
+    "start_timeout",
+    "reset_timeout",
+    "ping_interval_idle",
+    "ping_interval_busy",
+    "ping_timeout",
+    "turn_stall",
+    "maintenance_interval",
+)
+"""Times after which something is looked at or given up: at zero that would be always."""
+
 
 def check_settings(settings: PoolSettings) -> None:
     """Refuse limits that contradict each other; raises UsageError that names them."""
@@ -48,6 +59,9 @@ def check_settings(settings: PoolSettings) -> None:
     for wrong, text in problems:
         if wrong:
             raise UsageError(text)
+    for name in _NEVER_ZERO:
+        if getattr(settings, name) <= 0:
+            raise UsageError(f"{name} = {getattr(settings, name)!r} must be more than 0")
 
 
 class State:

@@ -376,6 +376,9 @@ def test_a_smaller_reserve_lets_ordinary_waiters_go_on() -> None:
         {"spawn_rate": 0.0},
         {"spawn_burst": 0},
         {"breaker_failures": 0},
+        {"ping_interval_idle": Seconds(0)},
+        {"turn_stall": Seconds(0)},
+        {"reset_timeout": Seconds(-1)},
     ],
 )
 def test_limits_that_contradict_each_other_are_refused_and_change_nothing(changes: dict[str, Any]) -> None:
