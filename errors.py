@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AcquireTimeout",
+    "InternalError",
     "NestedSaturated",
     "PoolClosed",
     "PoolError",
@@ -143,6 +144,12 @@ class AcquireTimeout(PoolError):
     """No worker became free within the caller's deadline."""
 
     code = "acquire_timeout"
+
+
+class InternalError(PoolError):
+    """A defect of the supervisor met while it served one request; its log has the traceback."""
+
+    code = "internal"
 
 
 class PoolClosed(PoolError):

@@ -6,14 +6,14 @@ the unfinished line, the requests in flight, the bytes it has not read.
 
 import logging
 import select
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
 
 from doors.frames import Incoming, RefusedFrame, decode_request, encode_error, encode_event, encode_result
 from doors.outbox import Outbox, PeerGone
-from errors import PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError
+from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError
 from wire.framing import LineFramer
 from wire.units import ByteCount, Seconds
 
@@ -70,12 +70,6 @@ class InputBudget:
         """Take more, or give back where negative; False when more is used than there is."""
         self._used += difference
         return self._used <= self._limit
-
-
-class InternalError(PoolError):
-    """A defect of the supervisor met while it served a request; its log has the traceback."""
-
-    code: ClassVar[str] = "internal"
 
 
 class Connection:
@@ -137,8 +131,10 @@ class Connection:
                     if line and not line.isspace():
                         await self._accept(line, nursery)
                 self._charge()
-        except ProtocolViolation as exc:
-            self._outbox.put_nowait(encode_error(None, UsageError(f"the request is too large: {exc}")))
+        except ProtocolViolation:
+            limit = self._limits.max_frame_bytes
+            text = f"the request is too large: one request, its prompt included, may have {limit} bytes"
+            self._outbox.put_nowait(encode_error(None, UsageError(text)))
         except PoolSaturated as exc:
             self._outbox.put_nowait(encode_error(None, exc))
         except RefusedFrame as exc:

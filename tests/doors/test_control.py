@@ -175,6 +175,7 @@ async def test_a_frame_over_the_limit_is_answered_and_ends_that_connection_only(
     answer = await peer.hear()
     assert answer is not None
     assert "too large" in answer["error"]["message"]
+    assert "max_line_bytes" not in answer["error"]["message"]  # a setting of the workers' side
     assert await peer.hear() is None
     handlers.release.set()
     assert await other.hear() == {"id": 1, "result": "released"}
