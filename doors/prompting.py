@@ -1,6 +1,7 @@
 """``pool prompt`` on the terminal: the answer as it comes, tools as dim lines beside it, the outcome at the end."""
 
 import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -14,6 +15,7 @@ from errors import PoolError, RequestTimeout, RunAborted, UsageError, WorkerErro
 __all__ = ["JsonView", "TextView", "View", "follow_prompt", "read_text"]
 
 _ABORT_TIMEOUT = 5.0
+_SUPERVISOR_LATE = 10.0
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 _PREVIEW_CHARS = 100
 
@@ -117,10 +119,12 @@ View = TextView | JsonView
 def follow_prompt(client: ControlClient, params: dict[str, Any], view: View) -> dict[str, Any]:
     """Run a prompt, draw it as it comes, return its outcome. Raises PoolError where the run did not end well.
 
-    Ctrl-C aborts the run, then goes on its way.
+    Ctrl-C aborts the run, then goes on its way. It aborts this run, by a name of its own: when the run still waits, the
+    session's first one is somebody else's.
     """
+    run = uuid.uuid4().hex
     try:
-        stream = client.stream("prompt", params)
+        stream = client.stream("prompt", {**params, "run": run}, timeout=_patience(params.get("timeout")))
         for batch in stream:
             view.show(batch)
         outcome: dict[str, Any] = stream.result
@@ -129,7 +133,7 @@ def follow_prompt(client: ControlClient, params: dict[str, Any], view: View) -> 
         raise
     except KeyboardInterrupt:
         view.close()
-        _abort(client.path, params["session"])
+        _abort(client.path, {"session": params["session"], "run": run})
         raise
     view.end(outcome)
     _check(outcome)
@@ -145,10 +149,15 @@ def read_text(text: str, stdin: BinaryIO) -> str:
         raise UsageError(f"the prompt is not UTF-8 text: {exc}") from exc
 
 
-def _abort(path: Path, session: str) -> None:
+def _patience(timeout: float | None) -> float | None:
+    """How long to listen: the supervisor keeps the timeout itself, and only a stopped one is late by so much."""
+    return None if timeout is None else timeout + _SUPERVISOR_LATE
+
+
+def _abort(path: Path, run: dict[str, Any]) -> None:
     """Over a connection of its own: the interrupted one may have been left in the middle of a line."""
     with ControlClient(path) as client:
-        client.call("abort", {"session": session}, timeout=_ABORT_TIMEOUT)
+        client.call("abort", run, timeout=_ABORT_TIMEOUT)
 
 
 def _check(outcome: dict[str, Any]) -> None:

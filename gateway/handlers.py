@@ -18,6 +18,8 @@ Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
 """Far more than any policy needs; a number without bounds could not be ordered by the waiting list."""
 Timeout = Annotated[float, msgspec.Meta(ge=0)]
 """Seconds."""
+RunName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+"""What a front end calls its own run, to tell it from others of the same session."""
 
 
 class Emit(Protocol):
@@ -33,7 +35,7 @@ class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``prompt``: run one turn and follow it."""
+    """``prompt``: run one turn and follow it. ``run``: a name of the caller's to ``abort`` it by."""
 
     session: str
     text: str
@@ -42,12 +44,14 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     priority: Priority = 5
     timeout: Timeout | None = None
     retry_safe: bool = False
+    run: RunName | None = None
 
 
-class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A method about one session."""
+class AbortRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``abort``: end the run of that name; without one the session's running run, or the first that waits."""
 
     session: str
+    run: RunName | None = None
 
 
 class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +88,7 @@ class Handlers:
         self._table: dict[str, tuple[type, Handler]] = {
             "status": (NoParams, self._status),
             "prompt": (PromptRequest, self._prompt),
-            "abort": (SessionRequest, self._abort),
+            "abort": (AbortRequest, self._abort),
             "explain": (ExplainRequest, self._explain),
             "sessions.list": (NoParams, self._sessions),
             "workers.list": (NoParams, self._workers),
@@ -123,6 +127,7 @@ class Handlers:
             priority=params.priority,
             timeout=params.timeout,
             retry_safe=params.retry_safe,
+            name=params.run,
         )
         async with run.events as batches:
             async for batch in batches:
@@ -130,8 +135,8 @@ class Handlers:
                     await emit("event", {"type": event.event, "data": event.data})
         return run.outcome()
 
-    async def _abort(self, params: SessionRequest, _emit: Emit) -> Any:
-        return {"session": params.session, "aborted": await self._gateway.abort(params.session)}
+    async def _abort(self, params: AbortRequest, _emit: Emit) -> Any:
+        return {"session": params.session, "aborted": await self._gateway.abort(params.session, params.run)}
 
     async def _explain(self, params: ExplainRequest, _emit: Emit) -> Any:
         profile = self._gateway.session_profile(params.session) if params.session is not None else None

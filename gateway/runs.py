@@ -1,11 +1,12 @@
 """A run: one prompt of one session from acceptance to its outcome. It outlives the front end that started it."""
 
+import logging
 import math
 
 import msgspec
 import trio
 
-from errors import AcquireTimeout, PoolError, RunAborted, WorkerExited
+from errors import AcquireTimeout, InternalError, PoolError, RunAborted, WorkerExited
 from gateway.lanes import Place
 from pool import Pool
 from pool.lease import Lease
@@ -16,10 +17,14 @@ __all__ = ["Run", "RunOutcome", "RunRequest"]
 
 _BATCHES_AHEAD = 16
 _MAX_RETRIES = 2
+_logger = logging.getLogger("pool.gateway")
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end wants: ``timeout`` in seconds covers waiting, running and being read; None = no limit."""
+    """What a front end wants: ``timeout`` in seconds covers waiting, running and being read; None = no limit.
+
+    ``name`` is the front end's own for the run, by which it can abort this one and no other.
+    """
 
     session: str
     profile: CapabilityProfile
@@ -27,6 +32,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 5
     timeout: float | None = None
     retry_safe: bool = False
+    name: str | None = None
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +93,11 @@ class Run:
                 await self._wait_and_run(pool, deadline)
         except PoolError as exc:
             self._error = exc
+        except Exception as exc:  # a defect met in one run fails this run; it must not end all the others
+            _logger.exception("a run of session %s failed", request.session)
+            self._error = InternalError(
+                f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=request.session
+            )
         finally:
             if self._outcome is None and self._error is None:
                 when = "in its turn" if self._has_begun else "before its turn began"

@@ -67,8 +67,12 @@ class Gateway:
         priority: int = 5,
         timeout: float | None = None,
         retry_safe: bool = False,
+        name: str | None = None,
     ) -> Run:
-        """Accept a run; it goes on even when nobody follows it. Raises UsageError, PoolSaturated, PoolClosed."""
+        """Accept a run; it goes on even when nobody follows it. Raises UsageError, PoolSaturated, PoolClosed.
+
+        ``name`` is the caller's own for this run; see ``abort``.
+        """
         check_session_key(session)
         if self.shutdown_requested.is_set():
             raise PoolClosed("the supervisor is shutting down and takes no new runs")
@@ -83,6 +87,7 @@ class Gateway:
                 priority=priority,
                 timeout=timeout,
                 retry_safe=retry_safe,
+                name=name,
             ),
             self._lanes.join(session),
         )
@@ -91,10 +96,15 @@ class Gateway:
         self._nursery.start_soon(self._execute, run)
         return run
 
-    async def abort(self, session: str) -> bool:
-        """End the session's running run, or the first that waits. False when there is none."""
-        runs = self._running.get(session)
-        return await runs[0].abort() if runs else False
+    async def abort(self, session: str, name: str | None = None) -> bool:
+        """End the run of that name; without one the session's running run, or the first that waits.
+
+        False when there is no such run.
+        """
+        for run in self._running.get(session, ()):
+            if name is None or run.request.name == name:
+                return await run.abort()
+        return False
 
     def _remember_profile(self, session: str, profile: CapabilityProfile) -> None:
         """The session used last stands last; the one used longest ago is forgotten first."""

@@ -1,7 +1,8 @@
 """How an answer looks on the terminal while it comes, and as JSON."""
 
 import io
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -122,12 +123,16 @@ class FakeStream:
 class FakeClient:
     """A client whose one prompt ends as told."""
 
+    path = Path("/nowhere")
+
     def __init__(self, outcome: Any) -> None:
         self.outcome = outcome
         self.asked: list[tuple[str, Any]] = []
+        self.patience: float | None = None
 
-    def stream(self, method: str, params: Any) -> FakeStream:
+    def stream(self, method: str, params: Any, *, timeout: float | None) -> FakeStream:
         self.asked.append((method, params))
+        self.patience = timeout
         return FakeStream(self.outcome)
 
 
@@ -135,8 +140,40 @@ def follow(outcome: Any) -> tuple[Any, str]:
     out = Terminal()
     client = FakeClient(outcome)
     result = follow_prompt(client, {"session": "s"}, TextView(out, Terminal(), {}))  # type: ignore[arg-type]  # a fake
-    assert client.asked == [("prompt", {"session": "s"})]
+    [(method, asked)] = client.asked
+    assert (method, asked["session"], len(asked["run"])) == ("prompt", "s", 32)
     return result, out.getvalue()
+
+
+@pytest.mark.parametrize(("timeout", "patience"), [(None, None), (3.0, 13.0)])
+def test_a_supervisor_that_is_stopped_is_not_listened_to_for_ever(
+    timeout: float | None, patience: float | None
+) -> None:
+    client = FakeClient(OUTCOME)
+    params = {"session": "s", "timeout": timeout}
+    follow_prompt(client, params, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+    assert client.patience == patience
+
+
+def test_ctrl_c_aborts_the_very_run_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+
+    class AbortingClient(FakeClient):
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_exc: object) -> None:
+            """Nothing to close."""
+
+        def call(self, method: str, params: Any, timeout: float) -> None:
+            called.append((method, params))
+            assert timeout > 0
+
+    monkeypatch.setattr("doors.prompting.ControlClient", AbortingClient)
+    client = FakeClient(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        follow_prompt(client, {"session": "s"}, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+    assert called == [("abort", {"session": "s", "run": client.asked[0][1]["run"]})]
 
 
 def test_a_prompt_that_ends_well_returns_its_outcome() -> None:

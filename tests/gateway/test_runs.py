@@ -11,7 +11,16 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import AcquireTimeout, PoolClosed, PoolSaturated, RequestTimeout, RunAborted, UsageError, WorkerExited
+from errors import (
+    AcquireTimeout,
+    InternalError,
+    PoolClosed,
+    PoolSaturated,
+    RequestTimeout,
+    RunAborted,
+    UsageError,
+    WorkerExited,
+)
 from gateway.handlers import Handlers
 from gateway.runs import Run
 from gateway.service import Gateway, open_gateway
@@ -113,6 +122,41 @@ async def test_abort_takes_a_waiting_run_out_of_the_queue(tmp_path: Path, autoju
             waiting.outcome()
         assert await gateway.abort("holder")
         await finish(holder)
+
+
+async def test_abort_by_name_leaves_the_sessions_other_runs_alone(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with gateway_over_memory(tmp_path) as gateway:
+        first = gateway.start_run("alice", "hang", name="mine")
+        second = gateway.start_run("alice", "second", name="yours")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await call(gateway, "abort", '{"session":"alice","run":"yours"}'))[0]["aborted"]
+        await finish(second)
+        with pytest.raises(RunAborted):
+            second.outcome()
+        assert not await gateway.abort("alice", "yours")
+        assert not await gateway.abort("alice", "nobody's")
+        assert await gateway.abort("alice", "mine")
+        await finish(first)
+        assert first.outcome().stop_reason == "aborted"
+
+
+async def test_a_defect_met_in_one_run_fails_that_run_and_no_other(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_down(*_: Any, **__: Any) -> None:
+        raise OverflowError("int too large to convert to float")
+
+    async with gateway_over_memory(tmp_path) as gateway:
+        with monkeypatch.context() as patched:
+            patched.setattr(gateway.pool, "lease", break_down)
+            broken = gateway.start_run("alice", "hello")
+            await finish(broken)
+        with pytest.raises(InternalError, match="OverflowError: int too large"):
+            broken.outcome()
+        assert "session alice" in caplog.text
+        after = gateway.start_run("alice", "after")
+        await finish(after)
+        assert after.outcome().text == "after"
 
 
 async def test_the_timeout_covers_waiting_for_a_worker(tmp_path: Path, autojump_clock: MockClock) -> None:
