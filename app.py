@@ -155,10 +155,16 @@ class Supervisor:
         self._stop_wanted.set()
 
     async def _listen_to_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        with trio.open_signal_receiver(*_stop_signals()) as signals:
             task_status.started()
             async for _ in signals:
                 (self._hurry if self._stop_wanted.is_set() else self._stop_wanted).set()
+
+
+def _stop_signals() -> tuple[signal.Signals, ...]:
+    """What asks us to stop; the end of the terminal does not where ``nohup`` has said so."""
+    always = (signal.SIGTERM, signal.SIGINT)
+    return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
 
 
 def _set_aside(path: Path) -> Path:

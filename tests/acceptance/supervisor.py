@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ _COMMAND_LIMIT = 25.0
 class Supervisor:
     """One ``pool run``. ``log`` collects what it writes to stderr."""
 
-    def __init__(self, data_dir: Path, *flags: str) -> None:
+    def __init__(self, data_dir: Path, *flags: str, wrapper: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
         self.socket = data_dir / "control.sock"
         self.log: list[str] = []
@@ -32,7 +32,10 @@ class Supervisor:
         self._changed = threading.Condition()
         self._ended = False
         self.process = subprocess.Popen(
-            [*POOL, "run", *self._place(), *flags], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+            [*wrapper, *POOL, "run", *self._place(), *flags],
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -129,8 +132,9 @@ class Supervisor:
 
 
 @contextmanager
-def running_supervisor(data_dir: Path, *flags: str) -> Iterator[Supervisor]:
-    supervisor = Supervisor(data_dir, *flags)
+def running_supervisor(data_dir: Path, *flags: str, wrapper: Sequence[str] = ()) -> Iterator[Supervisor]:
+    """``wrapper``: a program that starts it, as ``nohup`` does."""
+    supervisor = Supervisor(data_dir, *flags, wrapper=wrapper)
     try:
         supervisor.wait_for_log("ready")
         yield supervisor

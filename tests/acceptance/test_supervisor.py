@@ -100,6 +100,19 @@ def test_a_signal_stops_it_cleanly_and_nothing_is_left(tmp_path: Path, number: s
         assert not supervisor.socket.exists()
 
 
+@pytest.mark.parametrize(("wrapper", "stops"), [([], True), (["nohup"], False)])
+def test_the_end_of_its_terminal_stops_it_unless_nohup_forbids(
+    tmp_path: Path, wrapper: list[str], *, stops: bool
+) -> None:
+    with running_supervisor(tmp_path, wrapper=wrapper) as supervisor:
+        supervisor.signal(signal.SIGHUP)
+        if stops:
+            assert supervisor.wait() == 0
+        else:
+            assert "hello" in supervisor.prompt("alice", "hello")
+            assert supervisor.process.poll() is None
+
+
 def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> None:
     with running_supervisor(tmp_path) as supervisor:
         polite = supervisor.start("prompt", "-s", "alice", "PIECES=60 DELAY=10 to the end")
