@@ -42,6 +42,9 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
+        from doors.streams import fill_standard_streams
+
+        fill_standard_streams()
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -57,12 +60,13 @@ class Commands(click.Group):
 
 def _report(error: Exception) -> int:
     """Print one clear line about the error; the exit code that its kind has."""
-    from doors.texts import error_line, exit_code
+    from doors.texts import error_line, exit_code, single_cause
 
-    if isinstance(error, PoolError):
-        click.echo(f"pool: {error_line(error)}", err=True)
-        return exit_code(error)
-    click.echo(f"pool: unexpected {type(error).__name__}: {error} (pool --debug shows where)", err=True)
+    cause = single_cause(error)
+    if isinstance(cause, PoolError):
+        click.echo(f"pool: {error_line(cause)}", err=True)
+        return exit_code(cause)
+    click.echo(f"pool: unexpected {type(cause).__name__}: {cause} (pool --debug shows where)", err=True)
     return 1
 
 

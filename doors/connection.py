@@ -13,6 +13,7 @@ import trio
 
 from doors.frames import Incoming, RefusedFrame, decode_request, encode_error, encode_event, encode_result
 from doors.outbox import Outbox, PeerGone
+from doors.texts import single_cause
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError
 from wire.framing import LineFramer
 from wire.units import ByteCount, Seconds
@@ -214,19 +215,12 @@ class Connection:
         except PoolError as exc:
             return encode_error(request.id, exc)
         except Exception as exc:  # a defect behind the door is answered and logged; it must not end the supervisor
-            cause = _single_cause(exc)
+            cause = single_cause(exc)
             if isinstance(cause, PoolError):
                 return encode_error(request.id, cause)
             _logger.exception("the method %s failed", request.method)
             text = f"the supervisor failed to run {request.method}: {type(cause).__name__}: {cause}"
             return encode_error(request.id, InternalError(text))
-
-
-def _single_cause(exc: BaseException) -> BaseException:
-    """The one exception inside nested groups of one, as a handler's own nursery makes them."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc
 
 
 def _has_hung_up(fd: int) -> bool:

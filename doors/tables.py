@@ -61,7 +61,7 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
         Column("#", lambda w: clean(w["position"]), right=True),
         Column("REQUEST", lambda w: clean(w["request"]), optional=1),
         Column("SESSION", lambda w: clean(w["session"]), stretches=True),
-        Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):g}", right=True),
+        Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):.1f}", right=True),
         Column("WAITED", lambda w: span(w["waited"]), right=True),
         Column("WHY", lambda w: clean(w["why"]), stretches=True),
     ]

@@ -13,6 +13,7 @@ __all__ = [
     "error_line",
     "exit_code",
     "percent",
+    "single_cause",
     "size",
     "span",
 ]
@@ -90,6 +91,13 @@ def exit_code(error: PoolError) -> int:
             return 4
         case _:
             return EXIT_FAILED
+
+
+def single_cause(exc: BaseException) -> BaseException:
+    """The one exception inside nested groups of one, as nurseries make them; their own text says nothing."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc
 
 
 def _escape(ch: str) -> str:

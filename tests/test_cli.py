@@ -256,6 +256,32 @@ def test_a_prompt_streams_its_answer(bench: Bench) -> None:
     )
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
+def test_a_closed_standard_stream_hinders_no_command(bench: Bench, closed: str) -> None:
+    command = [sys.executable, "-P", "-m", "cli", "prompt", "--socket", str(bench.socket), "-s", "ada", "hello"]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    said = "" if closed == "1>&-" else "you said: hello\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
+def test_an_unexpected_error_is_named_however_many_groups_it_is_wrapped_in(
+    alone: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [KeyError("what it was")])])
+
+    monkeypatch.setattr(cli, "_load", fail)
+    result = alone.invoke(cli.main, ["run"])
+    assert (result.exit_code, "unexpected KeyError: 'what it was'" in result.stderr) == (1, True)
+
+
 def test_a_prompt_can_come_from_stdin(bench: Bench) -> None:
     assert bench.run("prompt", "-s", "ada", "-", stdin="from a pipe").stdout == "you said: from a pipe\n"
 

@@ -1,0 +1,30 @@
+"""Standard streams that whoever started us has closed: ``/dev/null`` before anything else takes their numbers."""
+
+import os
+import sys
+
+__all__ = ["fill_standard_streams"]
+
+_STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
+
+
+def fill_standard_streams() -> None:
+    """Open ``/dev/null`` for each of the descriptors 0 to 2 that was closed when Python started.
+
+    Else the next socket or file would get the number, be taken for a terminal, and reach every child as its stdin,
+    stdout or stderr; and Python has None where a stream should be. Call it before anything else opens a file.
+    """
+    for fd, name, mode in _STREAMS:
+        if getattr(sys, name) is None:
+            _open_null(fd)
+            setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
+
+
+def _open_null(fd: int) -> None:
+    """At exactly this number, and kept by children as a standard stream is."""
+    null = os.open(os.devnull, os.O_RDWR)
+    if null == fd:
+        os.set_inheritable(fd, True)  # noqa: FBT003  # positional-only
+    else:
+        os.dup2(null, fd)
+        os.close(null)
