@@ -11,6 +11,7 @@ from pool.actions import Grant
 from pool.stimuli import Hold
 from pool.worker import PoolWorker
 from profiles import MatchLevel
+from rpc.pending import own_error
 from rpc.turn import Turn, open_turn
 from wire.messages import Message, PromptParams, PromptResult
 
@@ -61,7 +62,7 @@ class PromptStream:
         await self.aclose()
         cause = self._cause() if result.stop_reason == "aborted" else None
         if cause is not None:
-            raise type(cause)(cause.message, **cause.details)
+            raise own_error(cause)
         self.result = result
 
     @property
@@ -97,7 +98,7 @@ class PromptStream:
     def _explained(self, exc: WorkerError) -> PoolError:
         """What the pool did to the worker, where the worker's exit is only the consequence."""
         cause = self._cause() if isinstance(exc, WorkerExited) else None
-        return exc if cause is None else type(cause)(cause.message, **{**exc.details, **cause.details})
+        return exc if cause is None else own_error(cause, **{**exc.details, **cause.details})
 
     async def aclose(self) -> None:
         """End the turn if it still runs (it is aborted, with a deadline); harmless afterwards."""

@@ -14,7 +14,7 @@ from typing import Any, Self, assert_never
 
 import trio
 
-from errors import PoolClosed, PoolError, WorkerError
+from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
 from pool.actions import Action, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stop
 from pool.lease import Lease
@@ -80,7 +80,6 @@ class Pool:
         self._wake_timer = trio.Event()
         self._armed_for = float("inf")
         self._all_gone = trio.Event()
-        self._closed = False
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -103,11 +102,12 @@ class Pool:
 
     async def _close(self) -> None:
         """End everything. The kill ladders have deadlines of their own, so this ends too."""
-        self._closed = True
         self._apply(stimuli.Close())
-        self._tickets.reject_all(PoolClosed("the pool has been closed"))
+        await self._until_empty()
+
+    async def _until_empty(self) -> None:
+        """For any number of waiters: closing may begin while somebody waits for a drain."""
         while self._lives:
-            self._all_gone = trio.Event()
             await self._all_gone.wait()
 
     # --- what callers do --------------------------------------------------------------------------------------------
@@ -137,6 +137,8 @@ class Pool:
 
         Raises:
             PoolSaturated, AcquireTimeout, PoolClosed, ProfileBroken, ResumeFailed: no worker, and why.
+            WorkerRefused: it could not be brought to the profile's model or thinking level.
+            WorkerExited: it was granted and ended in the same moment; ask again.
         """
         lease = await self.acquire(
             session, profile, priority=priority, timeout=timeout, spawn=spawn, nested=nested, bounded=bounded
@@ -227,9 +229,7 @@ class Pool:
         self._apply(stimuli.Drain())
         limit = self._settings.drain_timeout if timeout is None else timeout
         with trio.move_on_after(limit):
-            while self._lives:
-                self._all_gone = trio.Event()
-                await self._all_gone.wait()
+            await self._until_empty()
         return not self._lives
 
     def statistics(self) -> PoolStatistics:
@@ -305,10 +305,16 @@ class Pool:
         try:
             await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply)
         finally:
-            self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
-            del self._lives[life.id]
-            if not self._lives:
-                self._all_gone.set()
+            try:
+                self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
+            finally:
+                self._bury(life)
+
+    def _bury(self, life: WorkerLife) -> None:
+        del self._lives[life.id]
+        if not self._lives:
+            self._all_gone.set()
+            self._all_gone = trio.Event()
 
     def _on_ready(self, life: WorkerLife) -> None:
         self._latencies.spawn.add(trio.current_time() - life.spawned_at)
@@ -352,7 +358,12 @@ class Pool:
             self._apply(fact)
 
     def _make_lease(self, grant: Grant, *, waited: float) -> Lease:
-        life = self._lives[grant.hold.worker]
+        life = self._lives.get(grant.hold.worker)
+        if life is None:  # it ended between the grant and this task's turn to run
+            self._apply(stimuli.Release(grant.hold, turns=0))
+            raise WorkerExited(
+                f"worker {grant.hold.worker} ended as it was granted", worker=grant.hold.worker, sent=False
+            )
         self._latencies.acquire.add(waited)
         lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error)
         life.leases.add(lease)

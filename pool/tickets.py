@@ -4,6 +4,7 @@ import trio
 
 from errors import PoolError
 from pool.actions import Grant, Reject
+from rpc.pending import own_error
 
 __all__ = ["Ticket", "Tickets"]
 
@@ -22,12 +23,16 @@ class Ticket:
         self._settled.set()
 
     def outcome(self) -> Grant:
-        """The grant, or the error raised; only once settled."""
+        """The grant, or the error raised; trio.WouldBlock before it is settled.
+
+        The machine may give one error to many callers, or to the same session for ever: each raises a copy of its own,
+        since an exception keeps the frames of everybody who ever raised it.
+        """
         if self._grant is not None:
             return self._grant
         if self._error is None:
             raise trio.WouldBlock
-        raise self._error
+        raise own_error(self._error)
 
     async def wait(self) -> Grant:
         """Wait to be settled. A checkpoint in any case."""
@@ -57,8 +62,3 @@ class Tickets:
     def reject(self, reject: Reject) -> None:
         """The machine refused a request."""
         self._open[reject.request].settle(None, reject.error)
-
-    def reject_all(self, error: PoolError) -> None:
-        """Nobody will be served any more."""
-        for ticket in self._open.values():
-            ticket.settle(None, error)

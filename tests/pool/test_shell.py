@@ -11,14 +11,17 @@ from trio.testing import MockClock
 from errors import (
     AcquireTimeout,
     PoolClosed,
+    PoolError,
     PoolSaturated,
     ProfileBroken,
     ResumeFailed,
     UsageError,
+    WorkerError,
     WorkerExited,
     WorkerStalled,
 )
 from pool import stimuli
+from pool.actions import StopReason
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import SoftArgs
@@ -323,6 +326,68 @@ async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock: Moc
                 await trio.testing.wait_all_tasks_blocked()
                 await trio.sleep(0.1)
         assert emptied == [True]
+
+
+async def test_closing_ends_a_drain_at_once_and_two_drains_end_together(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    ends: list[float] = []
+
+    async def drain(pool: Pool) -> None:
+        assert await pool.drain(timeout=60)
+        ends.append(trio.current_time())
+
+    start = trio.current_time()
+    async with make_pool(MemoryLauncher()) as pool:
+        await pool.acquire("s", DEFAULT)
+        nursery.start_soon(drain, pool)
+        nursery.start_soon(drain, pool)
+        await trio.testing.wait_all_tasks_blocked()
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(ends) == 2
+    assert max(ends) - start < 60
+
+
+async def test_a_worker_that_ends_as_it_is_granted_fails_the_request_in_words(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    errors: list[PoolError] = []
+
+    async def acquire(pool: Pool) -> None:
+        try:
+            await pool.acquire("s", DEFAULT)
+        except PoolError as exc:
+            errors.append(exc)
+
+    async with make_pool(MemoryLauncher()) as pool:
+        await say(pool, "s", "hello")
+        pool.tell(stimuli.Pause())
+        nursery.start_soon(acquire, pool)
+        await trio.testing.wait_all_tasks_blocked()
+        pool.tell(stimuli.Resume())  # grants; before the caller's task runs, the worker is gone
+        life = pool._lives.pop("w1")
+        pool.tell(stimuli.WorkerExited("w1", WorkerError("gone")))
+        await trio.testing.wait_all_tasks_blocked()
+        pool._lives["w1"] = life
+        life.request_stop(StopReason.OPERATOR, force=True)
+        counters = pool.statistics().counters
+    assert [type(error) for error in errors] == [WorkerExited]
+    assert (counters.active, counters.lost) == (0, 1)
+
+
+async def test_one_error_for_many_callers_reaches_each_as_its_own(autojump_clock: MockClock) -> None:
+    launcher = MemoryLauncher()
+    raised: list[ResumeFailed] = []
+    async with make_pool(launcher, max=1) as pool:
+        await say(pool, "alice", "a1")
+        await say(pool, "bob", "b1")
+        launcher.damaged.update(launcher.transcripts)
+        for _ in range(3):
+            with pytest.raises(ResumeFailed) as caught:
+                await pool.acquire("alice", DEFAULT)
+            raised.append(caught.value)
+    assert len({id(error) for error in raised}) == 3
+    assert len({str(error) for error in raised}) == 1
 
 
 async def test_closing_ends_every_waiter_and_every_worker(autojump_clock: MockClock) -> None:
