@@ -11,6 +11,7 @@ from pool.actions import Action, Spawn, Stop, StopReason
 from pool.machine import PoolMachine
 from pool.settings import PoolSettings
 from tests.pool.world import World, make_profile
+from wire.units import Seconds
 
 A = make_profile("a")
 B = make_profile("b")
