@@ -77,6 +77,7 @@ class Supervisor:
                 await outliving.start(Reaper(children).run)
                 await outliving.start(state.keep)
                 await outliving.start(self._keep_guard, launcher)
+                await outliving.start(self._listen_to_signals)
                 await self._serve(launcher)
                 await sweep_adopted(children)
                 outliving.cancel_scope.cancel()
@@ -111,7 +112,6 @@ class Supervisor:
             trio.open_nursery() as nursery,
         ):
             handlers = Handlers(gateway, self._facts)
-            await nursery.start(self._listen_to_signals)
             await nursery.start(serve_control, handlers, self._socket)
             pool.tell(Prewarmed(self._warm_profiles(gateway)))
             nursery.start_soon(self._listen_to_doors, gateway)
@@ -155,6 +155,7 @@ class Supervisor:
         self._stop_wanted.set()
 
     async def _listen_to_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until the last worker is gone: a signal that is not caught would end us before what we have started."""
         with trio.open_signal_receiver(*_stop_signals()) as signals:
             task_status.started()
             async for _ in signals:

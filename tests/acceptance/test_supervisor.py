@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fixtures.hostile_agent import COMMAND
 from tests.acceptance.supervisor import POOL, Supervisor, gone_within, marked_processes, running_supervisor
 
 pytestmark = pytest.mark.process
@@ -129,6 +130,24 @@ def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> N
         assert supervisor.wait() == 0
         endless.communicate(timeout=20)
         assert endless.returncode == 1
+
+
+def test_a_signal_while_the_workers_end_does_not_end_the_supervisor_before_them(tmp_path: Path) -> None:
+    clinging = [*COMMAND, *(f"--behaviour={name}" for name in ("no-answer", "ignore-eof", "ignore-sigterm"))]
+    settings = tmp_path / "pool.toml"
+    settings.write_text(f"[agents.main]\ncommand = {clinging}\n")
+    with running_supervisor(tmp_path, "--config", str(settings)) as supervisor:
+        unanswered = supervisor.start("prompt", "-s", "alice", "hello")
+        supervisor.wait_for_turn("alice")
+        instance = supervisor.instance()
+        supervisor.signal(signal.SIGTERM)
+        supervisor.wait_for_log("stopping")
+        supervisor.signal(signal.SIGTERM)
+        supervisor.wait_for_log("session_parked")  # the whole kill ladder lies ahead: three seconds at least
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.wait() == 0
+        assert marked_processes(instance) == []
+        unanswered.communicate(timeout=20)
 
 
 def test_a_killed_supervisor_leaves_no_worker_and_no_tool_of_theirs(tmp_path: Path) -> None:
