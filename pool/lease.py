@@ -27,9 +27,17 @@ class PromptStream:
     left early is aborted when the lease ends. The iteration raises what the turn failed with.
     """
 
-    def __init__(self, worker: PoolWorker, params: PromptParams, limit: float | None, cause: Cause) -> None:
+    def __init__(
+        self,
+        worker: PoolWorker,
+        params: PromptParams,
+        limit: float | None,
+        cause: Cause,
+        on_ended: "Callable[[PromptStream], None]",
+    ) -> None:
         self._turn: Turn = open_turn(worker.client, params, timeout=limit)
         self._cause = cause
+        self._on_ended = on_ended
         self._batch: list[Message] = []
         self._next = 0
         self.started_at: float | None = None
@@ -109,6 +117,8 @@ class PromptStream:
             await self._turn.__aexit__(None, None, None)
         except PoolError:
             return  # whoever read the turn has been told; whoever left it does not want to know
+        finally:
+            self._on_ended(self)
 
 
 class Batches:
@@ -144,6 +154,8 @@ class Lease:
         self._worker = worker
         self._cause = cause
         self._streams: list[PromptStream] = []
+        self._turn_seconds: list[float] = []
+        self._was_left_unanswered = False
         self._released = False
 
     @property
@@ -163,7 +175,7 @@ class Lease:
         RequestTimeout, ProtocolViolation.
         """
         params = PromptParams(text) if isinstance(text, str) else text
-        stream = PromptStream(self._worker, params, timeout, self._cause)
+        stream = PromptStream(self._worker, params, timeout, self._cause, self._note_end)
         self._streams.append(stream)
         return stream
 
@@ -183,14 +195,17 @@ class Lease:
         """Any other request of the native vocabulary, undecoded. Raises WorkerError, UsageError."""
         return await self._worker.client.request(method, params or {})
 
+    def _note_end(self, stream: PromptStream) -> None:
+        """Keep of a turn what counts later, not its events and result: a lease may be held for thousands of turns."""
+        self._streams.remove(stream)
+        self._was_left_unanswered = self._was_left_unanswered or stream.is_unanswered
+        if stream.started_at is not None and stream.ended_at is not None:
+            self._turn_seconds.append(stream.ended_at - stream.started_at)
+
     @property
     def turn_seconds(self) -> list[float]:
-        """How long each turn of this lease took."""
-        return [
-            stream.ended_at - stream.started_at
-            for stream in self._streams
-            if stream.started_at is not None and stream.ended_at is not None
-        ]
+        """How long each turn of this lease took, those that have ended."""
+        return self._turn_seconds
 
     @property
     def running_since(self) -> float | None:
@@ -206,11 +221,12 @@ class Lease:
     @property
     def must_not_be_reused(self) -> bool:
         """Whether a turn of this lease was ended and never answered: its run may go on, or its worker hang."""
-        return self._worker.client.ended is None and any(stream.is_unanswered for stream in self._streams)
+        left = self._was_left_unanswered or any(stream.is_unanswered for stream in self._streams)
+        return left and self._worker.client.ended is None
 
     async def aclose(self) -> None:
         """End what still runs. Called by ``Pool.release``."""
-        for stream in self._streams:
+        for stream in self._streams.copy():
             await stream.aclose()
 
     def mark_released(self) -> bool:

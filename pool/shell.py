@@ -209,9 +209,9 @@ class Pool:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
             life.error = life.error or error
             self._apply(stimuli.WorkerFailed(life.id, FailureKind.STALLED, error))
-        for seconds in lease.turn_seconds:
-            self._latencies.turn.add(seconds)
         if lease.mark_released():
+            for seconds in lease.turn_seconds:
+                self._latencies.turn.add(seconds)
             self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
 
     def tell(self, stimulus: Stimulus) -> None:

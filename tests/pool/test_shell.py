@@ -1,6 +1,8 @@
 """The shell on a virtual clock, over workers made of memory."""
 
+import gc
 import random
+import weakref
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from errors import (
 )
 from pool import stimuli
 from pool.actions import StopReason
+from pool.lease import PromptStream
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import SoftArgs
@@ -84,6 +87,23 @@ async def test_a_turn_that_is_left_early_is_aborted_and_its_worker_goes_on(autoj
                 break
         assert await say(pool, "s", "next") == "next"
     assert launcher.starts == ["w1"]
+
+
+async def test_a_lease_keeps_of_its_turns_only_how_long_they_took(autojump_clock: MockClock) -> None:
+    async with make_pool(MemoryLauncher()) as pool:
+        lease = await pool.acquire("s", DEFAULT)
+
+        async def run(text: str) -> weakref.ref[PromptStream]:
+            stream = lease.prompt(text)
+            await stream.wait()
+            return weakref.ref(stream)
+
+        turns = [await run(text) for text in ("one", "two", "three")]
+        gc.collect()
+        assert [turn() for turn in turns] == [None, None, None]
+        await pool.release(lease)
+        await pool.release(lease)
+        assert pool.statistics().latency.turn.count == 3
 
 
 async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_again(autojump_clock: MockClock) -> None:
