@@ -51,7 +51,11 @@ class DataDirLock:
         except BlockingIOError:
             os.close(self._fd)
             raise _already_running(data_dir) from None
-        self._write(msgspec.json.encode(Holder(os.getpid(), str(socket))))
+        try:
+            self._write(msgspec.json.encode(Holder(os.getpid(), str(socket))))
+        except OSError as exc:
+            os.close(self._fd)
+            raise UsageError(f"cannot write to the data directory {data_dir}: {exc.strerror}") from exc
 
     def close(self) -> None:
         """Give the directory back."""

@@ -42,11 +42,13 @@ class StateFileCorrupt(PoolError):
 
 
 def read_state(path: Path) -> SupervisorState | None:
-    """Read the last supervisor's state; None when it left none. Raises StateFileCorrupt."""
+    """Read the last supervisor's state; None when it left none. Raises StateFileCorrupt, also for what is no file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=SupervisorState)
     except FileNotFoundError:
         return None
+    except OSError as exc:
+        raise StateFileCorrupt(f"{path} cannot be read: {exc.strerror}") from exc
     except DECODE_ERRORS as exc:
         raise StateFileCorrupt(f"{path} is no state file of a supervisor: {exc}") from exc
 

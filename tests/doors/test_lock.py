@@ -1,5 +1,6 @@
 """One supervisor for one data directory, whatever way the last one ended."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -50,6 +51,17 @@ def test_a_data_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> N
     (tmp_path / "supervisor.lock").mkdir()
     with pytest.raises(UsageError, match="cannot write to the data directory"):
         DataDirLock(tmp_path, Path("/run/a.sock"))
+
+
+def test_a_full_disk_is_told_as_such_and_leaves_no_lock_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def be_full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", be_full)
+        with pytest.raises(UsageError, match=r"cannot write to the data directory .*: No space left on device"):
+            DataDirLock(tmp_path, Path("/run/a.sock"))
+    DataDirLock(tmp_path, Path("/run/b.sock")).close()
 
 
 @pytest.mark.process

@@ -130,6 +130,10 @@ def test_a_file_that_nobody_of_us_wrote_is_told_as_such(tmp_path: Path) -> None:
         path.write_text(text, encoding="latin-1")
         with pytest.raises(StateFileCorrupt, match=r"workers\.json"):
             read_state(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StateFileCorrupt, match=r"workers\.json cannot be read: Is a directory"):
+        read_state(path)
 
 
 def test_an_owner_with_our_pid_but_another_start_is_not_alive() -> None:
