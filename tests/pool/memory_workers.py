@@ -1,5 +1,6 @@
 """Workers made of memory, for tests of the shell on a virtual clock: real client, real machine, no process."""
 
+import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
+from pool.settings import PoolSettings
+from pool.shell import Pool
 from pool.worker import ProcessFacts
 from profiles import CapabilityProfile, make_profile
 from rpc.cgroup import OrphanGuarantee
@@ -15,7 +18,7 @@ from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
 from tests.rpc.memory_transport import MemoryTransport
 
-__all__ = ["MemoryLauncher", "MemoryWorker", "plain_profile"]
+__all__ = ["DEFAULT", "MemoryLauncher", "MemoryWorker", "make_pool", "plain_profile", "say"]
 
 
 def plain_profile(role: str = "default", **parts: Any) -> CapabilityProfile:
@@ -158,3 +161,22 @@ class MemoryLauncher:
 
     def guarantee(self) -> OrphanGuarantee:
         return OrphanGuarantee("none", "nothing can be left of memory")
+
+
+DEFAULT = plain_profile()
+_MEMORY = 64 * 1024**3
+
+
+def make_pool(launcher: MemoryLauncher, **settings: Any) -> Pool:
+    return Pool(
+        PoolSettings(**{"min": 0, "max": 2, **settings}),
+        launcher=launcher,
+        rng=random.Random(1),
+        memory_bytes=_MEMORY,
+    )
+
+
+async def say(pool: Pool, session: str, text: str, *, timeout: float | None = None) -> str:  # noqa: ASYNC109  # as lease
+    async with pool.lease(session, DEFAULT, timeout=timeout) as lease:
+        result = await lease.prompt(text).wait()
+    return result.text

@@ -1,10 +1,5 @@
 """The shell on a virtual clock, over workers made of memory."""
 
-import gc
-import random
-import weakref
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
@@ -12,43 +7,20 @@ from trio.testing import MockClock
 
 from errors import (
     AcquireTimeout,
-    PoolClosed,
-    PoolError,
     PoolSaturated,
     ProfileBroken,
     ResumeFailed,
     UsageError,
-    WorkerError,
     WorkerExited,
     WorkerStalled,
 )
 from pool import stimuli
-from pool.actions import StopReason
-from pool.lease import PromptStream
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import SoftArgs
 from rpc.settings import RpcSettings
-from tests.pool.memory_workers import MemoryLauncher, plain_profile
+from tests.pool.memory_workers import DEFAULT, MemoryLauncher, make_pool, plain_profile, say
 from wire.units import Seconds
-
-DEFAULT = plain_profile()
-GIB = 1024**3
-
-
-def make_pool(launcher: MemoryLauncher, **settings: Any) -> Pool:
-    return Pool(
-        PoolSettings(**{"min": 0, "max": 2, **settings}),
-        launcher=launcher,
-        rng=random.Random(1),
-        memory_bytes=64 * GIB,
-    )
-
-
-async def say(pool: Pool, session: str, text: str, *, timeout: float | None = None) -> str:  # noqa: ASYNC109  # as lease
-    async with pool.lease(session, DEFAULT, timeout=timeout) as lease:
-        result = await lease.prompt(text).wait()
-    return result.text
 
 
 async def test_a_session_gets_a_worker_and_its_answer(autojump_clock: MockClock) -> None:
@@ -87,43 +59,6 @@ async def test_a_turn_that_is_left_early_is_aborted_and_its_worker_goes_on(autoj
                 break
         assert await say(pool, "s", "next") == "next"
     assert launcher.starts == ["w1"]
-
-
-async def test_a_lease_keeps_of_its_turns_only_how_long_they_took(autojump_clock: MockClock) -> None:
-    async with make_pool(MemoryLauncher()) as pool:
-        lease = await pool.acquire("s", DEFAULT)
-
-        async def run(text: str) -> weakref.ref[PromptStream]:
-            stream = lease.prompt(text)
-            await stream.wait()
-            return weakref.ref(stream)
-
-        turns = [await run(text) for text in ("one", "two", "three")]
-        gc.collect()
-        assert [turn() for turn in turns] == [None, None, None]
-        await pool.release(lease)
-        await pool.release(lease)
-        assert pool.statistics().latency.turn.count == 3
-
-
-async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_again(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        async with pool.lease("s", DEFAULT) as lease:
-            async for _ in lease.prompt("deaf"):
-                break
-        assert await say(pool, "s", "next", timeout=60) == "next"
-    assert launcher.starts[:2] == ["w1", "w2"]
-
-
-async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhere(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        await say(pool, "s", "before")
-        with pytest.raises(WorkerExited, match="killed by signal 9"):
-            await say(pool, "s", "die")
-        assert await say(pool, "s", "after") == "before|after"
-    assert launcher.starts == ["w1", "w2"]
 
 
 async def test_a_full_pool_makes_the_next_one_wait_and_serves_it_when_a_worker_is_free(
@@ -199,14 +134,6 @@ async def test_the_warm_path_takes_a_bound_worker_without_waiting_and_nothing_el
         await pool.release(lease)
         with pytest.raises(trio.WouldBlock):
             pool.acquire_nowait("other", DEFAULT)
-
-
-async def test_releasing_twice_releases_once(autojump_clock: MockClock) -> None:
-    async with make_pool(MemoryLauncher()) as pool:
-        lease = await pool.acquire("s", DEFAULT)
-        await pool.release(lease)
-        await pool.release(lease)
-        assert pool.statistics().counters.releases == 1
 
 
 async def test_a_profile_that_cannot_start_is_broken_and_others_are_unharmed(autojump_clock: MockClock) -> None:
@@ -312,89 +239,6 @@ async def test_a_worker_above_max_rss_is_retired_at_a_turn_boundary(autojump_clo
         assert "w1" in launcher.stops
 
 
-async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(
-    autojump_clock: MockClock, nursery: trio.Nursery
-) -> None:
-    async with make_pool(MemoryLauncher()) as pool:
-        with pytest.raises(UsageError):
-            pool.tell(stimuli.StopWorker("w99"))
-        async with pool.lease("s", DEFAULT) as lease:
-            stream = lease.prompt("hang")
-            await stream.take()
-            pool.tell(stimuli.StopWorker("w1"))
-            with pytest.raises(WorkerExited):
-                await stream.wait()
-
-
-async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
-    launcher = MemoryLauncher()
-    async with make_pool(launcher) as pool:
-        lease = await pool.acquire("s", DEFAULT)
-        emptied: list[bool] = []
-
-        async def drain() -> None:
-            emptied.append(await pool.drain(timeout=60))
-
-        nursery.start_soon(drain)
-        await trio.testing.wait_all_tasks_blocked()
-        with pytest.raises(PoolClosed):
-            await pool.acquire("t", DEFAULT)
-        assert (await lease.prompt("last words").wait()).text == "last words"
-        await pool.release(lease)
-        with trio.fail_after(30):
-            while not emptied:
-                await trio.testing.wait_all_tasks_blocked()
-                await trio.sleep(0.1)
-        assert emptied == [True]
-
-
-async def test_closing_ends_a_drain_at_once_and_two_drains_end_together(
-    autojump_clock: MockClock, nursery: trio.Nursery
-) -> None:
-    ends: list[float] = []
-
-    async def drain(pool: Pool) -> None:
-        assert await pool.drain(timeout=60)
-        ends.append(trio.current_time())
-
-    start = trio.current_time()
-    async with make_pool(MemoryLauncher()) as pool:
-        await pool.acquire("s", DEFAULT)
-        nursery.start_soon(drain, pool)
-        nursery.start_soon(drain, pool)
-        await trio.testing.wait_all_tasks_blocked()
-    await trio.testing.wait_all_tasks_blocked()
-    assert len(ends) == 2
-    assert max(ends) - start < 60
-
-
-async def test_a_worker_that_ends_as_it_is_granted_fails_the_request_in_words(
-    autojump_clock: MockClock, nursery: trio.Nursery
-) -> None:
-    errors: list[PoolError] = []
-
-    async def acquire(pool: Pool) -> None:
-        try:
-            await pool.acquire("s", DEFAULT)
-        except PoolError as exc:
-            errors.append(exc)
-
-    async with make_pool(MemoryLauncher()) as pool:
-        await say(pool, "s", "hello")
-        pool.tell(stimuli.Pause())
-        nursery.start_soon(acquire, pool)
-        await trio.testing.wait_all_tasks_blocked()
-        pool.tell(stimuli.Resume())  # grants; before the caller's task runs, the worker is gone
-        life = pool._lives.pop("w1")
-        pool.tell(stimuli.WorkerExited("w1", WorkerError("gone")))
-        await trio.testing.wait_all_tasks_blocked()
-        pool._lives["w1"] = life
-        life.request_stop(StopReason.OPERATOR, force=True)
-        counters = pool.statistics().counters
-    assert [type(error) for error in errors] == [WorkerExited]
-    assert (counters.active, counters.lost) == (0, 1)
-
-
 async def test_one_error_for_many_callers_reaches_each_as_its_own(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
     raised: list[ResumeFailed] = []
@@ -410,27 +254,9 @@ async def test_one_error_for_many_callers_reaches_each_as_its_own(autojump_clock
     assert len({str(error) for error in raised}) == 1
 
 
-async def test_closing_ends_every_waiter_and_every_worker(autojump_clock: MockClock) -> None:
-    launcher = MemoryLauncher()
-    outcomes: list[str] = []
-
-    async def wait_for(pool: Pool) -> None:
-        try:
-            await pool.acquire("b", DEFAULT)
-        except PoolClosed:
-            outcomes.append("closed")
-
-    async with trio.open_nursery() as callers, make_pool(launcher, max=1) as pool:
-        await pool.acquire("a", DEFAULT)
-        callers.start_soon(wait_for, pool)
-        await trio.testing.wait_all_tasks_blocked()
-    assert outcomes == ["closed"]
-    assert launcher.live == {}
-
-
 async def test_a_pool_that_is_larger_than_the_memory_is_refused(autojump_clock: MockClock) -> None:
     with pytest.raises(UsageError, match=r"pool\.max"):
-        Pool(PoolSettings(max=1000), launcher=MemoryLauncher(), memory_bytes=GIB)
+        Pool(PoolSettings(max=1000), launcher=MemoryLauncher(), memory_bytes=1024**3)
     async with make_pool(MemoryLauncher()) as pool:
         with pytest.raises(UsageError, match=r"pool\.max"):
             pool.tell(stimuli.Reconfigure(PoolSettings(max=1000)))

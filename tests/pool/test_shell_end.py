@@ -1,0 +1,168 @@
+"""How turns, workers, leases and the pool itself come to their end, on a virtual clock."""
+
+import gc
+import weakref
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from errors import (
+    PoolClosed,
+    PoolError,
+    UsageError,
+    WorkerError,
+    WorkerExited,
+)
+from pool import stimuli
+from pool.actions import StopReason
+from pool.lease import PromptStream
+from pool.shell import Pool
+from tests.pool.memory_workers import DEFAULT, MemoryLauncher, make_pool, say
+
+
+async def test_a_lease_keeps_of_its_turns_only_how_long_they_took(autojump_clock: MockClock) -> None:
+    async with make_pool(MemoryLauncher()) as pool:
+        lease = await pool.acquire("s", DEFAULT)
+
+        async def run(text: str) -> weakref.ref[PromptStream]:
+            stream = lease.prompt(text)
+            await stream.wait()
+            return weakref.ref(stream)
+
+        turns = [await run(text) for text in ("one", "two", "three")]
+        gc.collect()
+        assert [turn() for turn in turns] == [None, None, None]
+        await pool.release(lease)
+        await pool.release(lease)
+        assert pool.statistics().latency.turn.count == 3
+
+
+async def test_a_worker_that_does_not_end_its_turn_when_aborted_is_never_used_again(autojump_clock: MockClock) -> None:
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        async with pool.lease("s", DEFAULT) as lease:
+            async for _ in lease.prompt("deaf"):
+                break
+        assert await say(pool, "s", "next", timeout=60) == "next"
+    assert launcher.starts[:2] == ["w1", "w2"]
+
+
+async def test_a_worker_that_dies_fails_its_turn_and_the_session_goes_on_elsewhere(autojump_clock: MockClock) -> None:
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        await say(pool, "s", "before")
+        with pytest.raises(WorkerExited, match="killed by signal 9"):
+            await say(pool, "s", "die")
+        assert await say(pool, "s", "after") == "before|after"
+    assert launcher.starts == ["w1", "w2"]
+
+
+async def test_releasing_twice_releases_once(autojump_clock: MockClock) -> None:
+    async with make_pool(MemoryLauncher()) as pool:
+        lease = await pool.acquire("s", DEFAULT)
+        await pool.release(lease)
+        await pool.release(lease)
+        assert pool.statistics().counters.releases == 1
+
+
+async def test_stop_worker_fails_the_turn_and_an_unknown_worker_is_refused(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    async with make_pool(MemoryLauncher()) as pool:
+        with pytest.raises(UsageError):
+            pool.tell(stimuli.StopWorker("w99"))
+        async with pool.lease("s", DEFAULT) as lease:
+            stream = lease.prompt("hang")
+            await stream.take()
+            pool.tell(stimuli.StopWorker("w1"))
+            with pytest.raises(WorkerExited):
+                await stream.wait()
+
+
+async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        lease = await pool.acquire("s", DEFAULT)
+        emptied: list[bool] = []
+
+        async def drain() -> None:
+            emptied.append(await pool.drain(timeout=60))
+
+        nursery.start_soon(drain)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(PoolClosed):
+            await pool.acquire("t", DEFAULT)
+        assert (await lease.prompt("last words").wait()).text == "last words"
+        await pool.release(lease)
+        with trio.fail_after(30):
+            while not emptied:
+                await trio.testing.wait_all_tasks_blocked()
+                await trio.sleep(0.1)
+        assert emptied == [True]
+
+
+async def test_closing_ends_a_drain_at_once_and_two_drains_end_together(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    ends: list[float] = []
+
+    async def drain(pool: Pool) -> None:
+        assert await pool.drain(timeout=60)
+        ends.append(trio.current_time())
+
+    start = trio.current_time()
+    async with make_pool(MemoryLauncher()) as pool:
+        await pool.acquire("s", DEFAULT)
+        nursery.start_soon(drain, pool)
+        nursery.start_soon(drain, pool)
+        await trio.testing.wait_all_tasks_blocked()
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(ends) == 2
+    assert max(ends) - start < 60
+
+
+async def test_a_worker_that_ends_as_it_is_granted_fails_the_request_in_words(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    errors: list[PoolError] = []
+
+    async def acquire(pool: Pool) -> None:
+        try:
+            await pool.acquire("s", DEFAULT)
+        except PoolError as exc:
+            errors.append(exc)
+
+    async with make_pool(MemoryLauncher()) as pool:
+        await say(pool, "s", "hello")
+        pool.tell(stimuli.Pause())
+        nursery.start_soon(acquire, pool)
+        await trio.testing.wait_all_tasks_blocked()
+        pool.tell(stimuli.Resume())  # grants; before the caller's task runs, the worker is gone
+        life = pool._lives.pop("w1")
+        pool.tell(stimuli.WorkerExited("w1", WorkerError("gone")))
+        await trio.testing.wait_all_tasks_blocked()
+        pool._lives["w1"] = life
+        life.request_stop(StopReason.OPERATOR, force=True)
+        counters = pool.statistics().counters
+    assert [type(error) for error in errors] == [WorkerExited]
+    assert (counters.active, counters.lost) == (0, 1)
+
+
+async def test_closing_ends_every_waiter_and_every_worker(autojump_clock: MockClock) -> None:
+    launcher = MemoryLauncher()
+    outcomes: list[str] = []
+
+    async def wait_for(pool: Pool) -> None:
+        try:
+            await pool.acquire("b", DEFAULT)
+        except PoolClosed:
+            outcomes.append("closed")
+
+    async with trio.open_nursery() as callers, make_pool(launcher, max=1) as pool:
+        await pool.acquire("a", DEFAULT)
+        callers.start_soon(wait_for, pool)
+        await trio.testing.wait_all_tasks_blocked()
+    assert outcomes == ["closed"]
+    assert launcher.live == {}
