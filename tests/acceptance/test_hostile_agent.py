@@ -163,6 +163,7 @@ async def test_half_a_line_is_followed_by_nothing() -> None:
         await worker.send("prompt", text="x")
         while b'"id"' not in worker.buffer:
             worker.buffer = worker.buffer.rpartition(b"\n")[2] + await worker.stdout.receive_some()
+        worker.buffer = worker.buffer.rpartition(b"\n")[2]  # events before it may have come in the same piece
         await fails_to_answer(worker)
         assert b"\n" not in worker.buffer.rpartition(b'"id"')[2]
 

@@ -86,7 +86,7 @@ async def test_nothing_outside_the_directory_is_read_or_written(workspace: Path,
 
 def test_a_directory_with_the_same_beginning_is_outside() -> None:
     with pytest.raises(ToolError):
-        confined("/work/a", "/work/ab")
+        confined("/home/a", "/home/ab")
     assert confined("/", "/tmp") == "/tmp"
 
 
