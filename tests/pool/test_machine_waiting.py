@@ -5,7 +5,6 @@ import pytest
 from errors import AcquireTimeout, PoolSaturated, UsageError
 from pool import stimuli
 from pool.actions import Action, Reject, Reset
-from pool.snapshot import SessionFigures
 from pool.stimuli import Hold
 from tests.pool.world import World, make_profile
 
@@ -19,10 +18,6 @@ def kinds(happened: list[Action]) -> list[type]:
 
 def states(world: World) -> dict[str, str]:
     return {worker.id: worker.state for worker in world.machine.snapshot(world.now).workers}
-
-
-def session_of(world: World, key: str) -> SessionFigures:
-    return next(session for session in world.machine.snapshot(world.now).sessions if session.key == key)
 
 
 # --- the waiting list's bounds ---------------------------------------------------------------------------------------
