@@ -174,7 +174,7 @@ def pause(client: "ControlClient") -> None:
 @main.command()
 @_with_client
 def resume(client: "ControlClient") -> None:
-    """Undo `pool pause`."""
+    """Undo `pool pause` or `pool drain`."""
     client.call("resume")
     click.echo("running")
 

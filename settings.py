@@ -293,6 +293,7 @@ _AT_LEAST: dict[KeyPath, int] = {
     ("rpc", "send_queue_bytes"): 1024,
     ("rpc", "subscriber_events"): 1,
     ("rpc", "log_bytes"): 1024,
+    ("rpc", "log_workers"): 1,
     ("gateway", "session_queue"): 0,
     ("gateway", "pending_runs"): 1,
 }

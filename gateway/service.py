@@ -74,6 +74,8 @@ class Gateway:
         ``name`` is the caller's own for this run; see ``abort``.
         """
         check_session_key(session)
+        if not text.strip():
+            raise UsageError("the prompt is empty; say something")
         if self.shutdown_requested.is_set():
             raise PoolClosed("the supervisor is shutting down and takes no new runs")
         profile = self.profile(agent, role)

@@ -53,6 +53,10 @@ class Health:
         self.last_ping: float | None = None
         """When the last ping was answered."""
 
+    def reconfigure(self, settings: PoolSettings) -> None:
+        """New times; they count from the next look on."""
+        self._settings = settings
+
     @property
     def failures(self) -> int:
         """Unanswered pings in a row."""

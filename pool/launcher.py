@@ -6,6 +6,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ from rpc.pi.home import AGENT_DIR_VARIABLE, PrivateHome
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
+from rpc.stderrlog import rotated
 from wire.transcript import TranscriptError, repair_transcript
 
 __all__ = ["LocalLauncher", "LocalWorker"]
@@ -139,6 +141,7 @@ class LocalLauncher:
         self._base_env = os.environ if base_env is None else base_env
         self._guarantee = orphan_guarantee(cgroup=self.cgroup is not None, subreaper=subreaper)
         self._known_transcripts: set[str] = set()
+        self._logs: deque[Path] = deque()
 
     @classmethod
     @asynccontextmanager
@@ -191,8 +194,18 @@ class LocalLauncher:
             argv=worker_argv(profile, str(sessions)),
             env=tuple(env.items()),
             cwd=profile.cwd,
-            log_path=self._made("logs") / f"{worker_id}.log",
+            log_path=self._log_of(worker_id),
         )
+
+    def _log_of(self, worker_id: str) -> Path:
+        """Where its stderr goes; the oldest worker's files make room."""
+        log = self._made("logs") / f"{worker_id}.log"
+        self._logs.append(log)
+        if len(self._logs) > self._settings.log_workers:
+            oldest = self._logs.popleft()
+            for path in (oldest, rotated(oldest)):
+                path.unlink(missing_ok=True)
+        return log
 
     def _made(self, *parts: str) -> Path:
         """A directory below the data directory, 0700 on every level (``parents=True`` would not see to that)."""

@@ -58,6 +58,17 @@ class WorkerLife:
         began = [start for lease in self.leases if (start := lease.running_since) is not None]
         return now - min(began) if began else None
 
+    def reconfigure(self, settings: PoolSettings) -> None:
+        """New times for its start and its health."""
+        self._settings = settings
+        self.health.reconfigure(settings)
+
+    def contamination(self) -> tuple[int, list[bytes]]:
+        """How many lines it printed that were no message, and the last few of them."""
+        if self._worker is None:
+            return 0, []
+        return self._worker.client.statistics().contaminated, self._worker.client.contamination()
+
     def request_stop(self, reason: StopReason, *, force: bool) -> None:
         """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""
         if self.error is None:

@@ -27,6 +27,9 @@ from profiles.profile import CapabilityProfile
 
 __all__ = ["PoolMachine"]
 
+_HIGHEST_PRIORITY = 1000
+"""Waiting is worth one step each ``age_step``: more than this would outlast any wait, and far more no float holds."""
+
 
 class PoolMachine:
     """Who gets which worker.
@@ -125,6 +128,8 @@ class PoolMachine:
 
     def _acquire(self, acquire: stimuli.Acquire) -> None:
         state = self._state
+        if not -_HIGHEST_PRIORITY <= acquire.priority <= _HIGHEST_PRIORITY:
+            raise UsageError(f"a priority lies between -{_HIGHEST_PRIORITY} and {_HIGHEST_PRIORITY}")
         request = acquire.request
         if request in state.requests or request in state.holds or request in state.lost:
             raise UsageError(f"request {request!r} is in use already")

@@ -221,7 +221,11 @@ class Pool:
         """
         if isinstance(stimulus, stimuli.Reconfigure):
             check_memory(stimulus.settings, self._memory_bytes)
+            self._apply(stimulus)  # first: it refuses limits that contradict each other
             self._settings = stimulus.settings
+            for life in self._lives.values():
+                life.reconfigure(stimulus.settings)
+            return
         self._apply(stimulus)
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # the documented limit of the drain
@@ -305,10 +309,18 @@ class Pool:
         try:
             await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply)
         finally:
+            self._tell_contamination(life)
             try:
                 self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
             finally:
                 self._bury(life)
+
+    def _tell_contamination(self, life: WorkerLife) -> None:
+        """What a worker printed that was no message belongs into the log: it is the first thing to look at."""
+        lines, samples = life.contamination()
+        if lines:
+            last = samples[-1].decode(errors="replace") if samples else None
+            self._on_event("worker_contaminated", {"worker": life.id, "lines": lines, "last": last})
 
     def _bury(self, life: WorkerLife) -> None:
         del self._lives[life.id]

@@ -208,7 +208,7 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Undo Pause."""
+    """Undo Pause or Drain."""
 
 
 class Drain(msgspec.Struct, frozen=True):

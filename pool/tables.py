@@ -99,7 +99,7 @@ WAITER_MOVES: Mapping[WaiterState, frozenset[WaiterState]] = {
 MODE_MOVES: Mapping[Mode, frozenset[Mode]] = {
     Mode.RUNNING: frozenset({Mode.PAUSED, Mode.DRAINING, Mode.CLOSED}),
     Mode.PAUSED: frozenset({Mode.RUNNING, Mode.DRAINING, Mode.CLOSED}),
-    Mode.DRAINING: frozenset({Mode.CLOSED}),
+    Mode.DRAINING: frozenset({Mode.RUNNING, Mode.CLOSED}),
     Mode.CLOSED: frozenset(),
 }
 

@@ -32,6 +32,8 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Third rung: how long it may take after SIGTERM; then SIGKILL."""
     log_bytes: ByteCount = ByteCount(1024 * 1024)
     """A worker's stderr log file is rotated at this size; two files are kept."""
+    log_workers: int = 200
+    """So many workers' log files are kept, the latest ones."""
     env_passthrough: list[str] = msgspec.field(
         default_factory=lambda: [
             *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR"),

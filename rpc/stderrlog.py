@@ -7,12 +7,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["LineLog", "Tail"]
+__all__ = ["LineLog", "Tail", "rotated"]
 
 TAIL_BYTES = 64 * 1024
 _LONGEST_LINE = 64 * 1024
 
 Writer = Callable[[int, bytes], int]
+
+
+def rotated(path: Path) -> Path:
+    """Where the file before ``path`` is kept."""
+    return path.with_name(path.name + ".1")
 
 
 class Tail:
@@ -93,7 +98,7 @@ class LineLog:
         if self._size and self._size + count > self._limit:
             os.close(self._fd)
             self._fd = None
-            self._path.replace(self._path.with_name(self._path.name + ".1"))
+            self._path.replace(rotated(self._path))
             self._fd = self._open()
             self._size = 0
         return self._fd

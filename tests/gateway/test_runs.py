@@ -353,3 +353,10 @@ async def test_pause_resume_drain_and_shutdown_do_what_they_say(tmp_path: Path, 
             await call(gateway, "prompt", '{"session":"alice","text":"hi"}')
         await call(gateway, "shutdown")
         assert gateway.shutdown_requested.is_set()
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+async def test_an_empty_prompt_is_refused(tmp_path: Path, text: str) -> None:
+    async with gateway_over_memory(tmp_path) as gateway:
+        with pytest.raises(UsageError, match="empty"):
+            gateway.start_run("alice", text)

@@ -107,6 +107,8 @@ class MemoryWorker:
             case "die":
                 self.transport.exit(signal=9)
                 return None
+            case "garbage":
+                self.transport.print(b"this is no message\n")
             case "background":
                 self.background += 1
                 self.transport.say({"event": "background", "data": {"running": self.background}})

@@ -11,6 +11,8 @@ from pool.launcher import LocalLauncher
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import AgentSettings, ProfilesSettings, build_profile
+from rpc.settings import RpcSettings
+from rpc.stderrlog import rotated
 
 pytestmark = pytest.mark.process
 
@@ -54,3 +56,17 @@ async def test_transcripts_logs_and_directories_are_private(tmp_path: Path) -> N
     assert any(path.parent.name == "main" for path in files)
     for path in data.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+async def test_only_the_latest_workers_logs_are_kept(tmp_path: Path) -> None:
+    launcher = LocalLauncher(RpcSettings(log_workers=2), data_dir=tmp_path)
+    profile = build_profile(ProfilesSettings(), "main", "default", str(tmp_path))
+    try:
+        for number in range(4):
+            log = launcher._spec(f"w{number}", profile, {}).log_path
+            assert log is not None
+            log.write_text("said")
+            rotated(log).write_text("said before")
+    finally:
+        launcher.close()
+    assert {path.name for path in (tmp_path / "logs").iterdir()} == {"w2.log", "w2.log.1", "w3.log", "w3.log.1"}
