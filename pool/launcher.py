@@ -171,7 +171,7 @@ class LocalLauncher:
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
-                client = RpcClient(process, self._dialect(profile), self._settings, name=f"worker {worker_id}")
+                client = RpcClient(process, self._dialect(profile), self._settings, name=worker_id)
                 nursery.start_soon(client.run)
                 try:
                     yield LocalWorker(worker_id, process, client, self._known_transcripts)

@@ -74,7 +74,7 @@ class RpcClient:
         Returns normally however the worker ended. After a ProtocolViolation its process may still be alive: ending
         it is up to whoever started it.
         """
-        error: PoolError = WorkerError(f"the client of {self.name} was closed", worker=self.name)
+        error: PoolError = WorkerError(f"the client of worker {self.name} was closed", worker=self.name)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_exit)
@@ -93,15 +93,15 @@ class RpcClient:
         """Wait until the worker takes requests. Raises WorkerStartFailed, with the end of its stderr."""
         with trio.move_on_after(timeout):
             await self._ready_or_ended.wait()
+        if self.ended is None and self._notices.ready is not None:
+            return self._notices.ready
+        reason = self._notices.start_failure or f"it was not ready after {timeout:g} s"
+        details: dict[str, Any] = {"stderr_tail": self._transport.stderr_tail() or None}
         if self.ended is not None:
-            raise WorkerStartFailed(
-                f"{self.name} did not start: {self.ended}", **{**self.ended.details, "worker": self.name}
-            ) from self.ended
-        if self._notices.ready is None:
-            reason = self._notices.start_failure or f"it was not ready after {timeout:g} s"
-            tail = self._transport.stderr_tail() or None
-            raise WorkerStartFailed(f"{self.name} did not start: {reason}", worker=self.name, stderr_tail=tail)
-        return self._notices.ready
+            reason, details = self.ended.message.removeprefix(f"worker {self.name} "), self.ended.details
+        raise WorkerStartFailed(
+            f"worker {self.name} did not start: {reason}", **{**details, "worker": self.name}
+        ) from self.ended
 
     async def wait_ended(self) -> PoolError:
         """Wait until there will be no more answers; returns why, never raises it."""
@@ -158,7 +158,9 @@ class RpcClient:
         try:
             return msgspec.json.decode(result, type=kind)
         except DECODE_ERRORS as exc:
-            raise ProtocolViolation(f"{self.name} answered {method} in a wrong shape: {exc}", worker=self.name) from exc
+            raise ProtocolViolation(
+                f"worker {self.name} answered {method} in a wrong shape: {exc}", worker=self.name
+            ) from exc
 
     def submit(
         self,
@@ -276,7 +278,7 @@ class RpcClient:
     async def _expect_exit(self, closed: str, grace: float) -> None:
         """A worker that has closed a pipe is about to end; its exit cancels this."""
         await trio.sleep(grace)
-        self._stop(ProtocolViolation(f"{self.name} closed its {closed} but lives on"))
+        self._stop(ProtocolViolation(f"it closed its {closed} but lives on"))
 
     async def _watch_exit(self) -> None:
         self._stop(await self._transport.wait_exit())
@@ -372,9 +374,9 @@ class RpcClient:
             facts |= {"status": str(self._cause), "exit_code": self._cause.code, "signal": self._cause.signal}
         facts["stderr_tail"] = self._transport.stderr_tail() or None
         if isinstance(self._cause, ExitStatus):
-            return WorkerExited(f"{self.name} {self._cause}", **facts)
+            return WorkerExited(f"worker {self.name} {self._cause}", **facts)
         assert self._cause is not None  # noqa: S101 - _stop is the only way out of reading
-        violation = ProtocolViolation(f"{self.name} broke the protocol: {self._cause}", **facts)
+        violation = ProtocolViolation(f"worker {self.name} broke the protocol: {self._cause}", **facts)
         violation.__cause__ = self._cause.__cause__
         return violation
 

@@ -49,7 +49,7 @@ class PendingRequests:
             return
         exchange.fail(
             WorkerRefused(
-                message.error.message or f"{self._worker} refused {exchange.method}: {message.error.code}",
+                message.error.message or f"worker {self._worker} refused {exchange.method}: {message.error.code}",
                 worker=self._worker,
                 method=exchange.method,
                 worker_code=message.error.code,
@@ -86,7 +86,7 @@ class PendingRequests:
         """The error for a request whose time is over, which is counted."""
         self.timeouts += 1
         return RequestTimeout(
-            f"{self._worker} did not answer {method} in time", worker=self._worker, method=method, sent=sent
+            f"worker {self._worker} did not answer {method} in time", worker=self._worker, method=method, sent=sent
         )
 
     def fail_all(self, error: PoolError) -> None:

@@ -144,7 +144,7 @@ class Turn:
     def _time_is_over(self) -> None:
         """At the deadline, wherever the block is: stop the run, and let the events come to their end."""
         self._failure = RequestTimeout(
-            f"{self._client.name} did not end the turn within {round(self._timeout or 0, 3):g} s",
+            f"worker {self._client.name} did not end the turn within {round(self._timeout or 0, 3):g} s",
             worker=self._client.name,
             method="prompt",
             sent=self._exchange is None or self._exchange.sent,

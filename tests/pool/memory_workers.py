@@ -38,7 +38,7 @@ class MemoryWorker:
         self.pid = None
         self.launcher = launcher
         self.transport = MemoryTransport()
-        self.client = RpcClient(self.transport, NativeDialect(), launcher.settings, name=f"worker {name}")
+        self.client = RpcClient(self.transport, NativeDialect(), launcher.settings, name=name)
         self.model = profile.soft.model
         self.file = ""
         self.running: str | None = None
