@@ -1,6 +1,6 @@
 """The handlers behind every door: a method name and its parameters in, a result or an error out."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from errors import UsageError
 from gateway.service import Gateway
 from pool import stimuli
+from pool.snapshot import SessionFigures
 from wire.framing import DECODE_ERRORS
 
 __all__ = ["Emit", "Handlers"]
@@ -115,8 +116,10 @@ class Handlers:
         return await handler(decode_params(kind, method, params), emit)
 
     async def _status(self, _params: NoParams, _emit: Emit) -> Any:
-        document = msgspec.to_builtins(self._pool.statistics())
-        return {**document, "supervisor": self._supervisor()}
+        statistics = self._pool.statistics()
+        document = msgspec.to_builtins(statistics)
+        sessions = [msgspec.to_builtins(session) for session in self._with_queued(statistics.sessions)]
+        return {**document, "sessions": sessions, "supervisor": self._supervisor()}
 
     async def _prompt(self, params: PromptRequest, emit: Emit) -> Any:
         run = self._gateway.start_run(
@@ -149,7 +152,14 @@ class Handlers:
         }
 
     async def _sessions(self, _params: NoParams, _emit: Emit) -> Any:
-        return self._pool.statistics().sessions
+        return self._with_queued(self._pool.statistics().sessions)
+
+    def _with_queued(self, sessions: Iterable[SessionFigures]) -> list[SessionFigures]:
+        """The pool's sessions, with the runs that wait behind another of the same session counted as waiting."""
+        return [
+            msgspec.structs.replace(session, waiting=session.waiting + self._gateway.queued(session.key))
+            for session in sessions
+        ]
 
     async def _workers(self, _params: NoParams, _emit: Emit) -> Any:
         return self._pool.statistics().workers

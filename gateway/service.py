@@ -53,6 +53,10 @@ class Gateway:
             profile = self._profile_cache[key] = build_profile(self._profiles, agent, role, cwd)
         return profile
 
+    def queued(self, session: str) -> int:
+        """Runs of the session that wait behind its first one."""
+        return max(0, self._lanes.depth(session) - 1)
+
     def session_profile(self, session: str) -> CapabilityProfile | None:
         """The profile the session was last run with."""
         return self._session_profiles.get(session)

@@ -360,3 +360,18 @@ async def test_an_empty_prompt_is_refused(tmp_path: Path, text: str) -> None:
     async with gateway_over_memory(tmp_path) as gateway:
         with pytest.raises(UsageError, match="empty"):
             gateway.start_run("alice", text)
+
+
+async def test_runs_behind_another_of_their_session_are_shown_as_waiting(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with gateway_over_memory(tmp_path) as gateway:
+        runs = [gateway.start_run("alice", text) for text in ("hang", "two", "three")]
+        await trio.testing.wait_all_tasks_blocked()
+        sessions, _ = await call(gateway, "sessions.list")
+        status, _ = await call(gateway, "status")
+        assert [(session["key"], session["waiting"]) for session in sessions] == [("alice", 2)]
+        assert status["sessions"] == sessions
+        assert await gateway.abort("alice")
+        for run in runs:
+            await finish(run)
