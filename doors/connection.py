@@ -15,6 +15,7 @@ from doors.frames import Incoming, RefusedFrame, decode_request, encode_error, e
 from doors.outbox import Outbox, PeerGone
 from doors.texts import single_cause
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError
+from gateway.handlers import Emit
 from wire.framing import LineFramer
 from wire.units import ByteCount, Seconds
 
@@ -23,14 +24,6 @@ __all__ = ["Connection", "ControlLimits", "Emit", "Handlers", "InputBudget"]
 _CHUNK_BYTES = 64 * 1024
 _FREE_INPUT_BYTES = 64 * 1024
 _logger = logging.getLogger("pool.control")
-
-
-class Emit(Protocol):
-    """Pushes one event to whoever made the request, in order, at the reader's pace."""
-
-    async def __call__(self, event: str, data: Any) -> None:
-        """Push ``data``, anything that encodes to a JSON object; waits while the peer is behind."""
-        ...
 
 
 class Handlers(Protocol):

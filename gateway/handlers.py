@@ -27,7 +27,7 @@ class Emit(Protocol):
     """Pushes one event to whoever made the request, in order, at the reader's pace."""
 
     async def __call__(self, event: str, data: Any) -> None:
-        """Push ``event`` with its JSON-encodable ``data``."""
+        """Push ``data``, anything that encodes to a JSON object; waits while the reader is behind."""
         ...
 
 

@@ -23,7 +23,10 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     subscriber_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
     """The same limit in bytes of worker output."""
     ui_timeout: Seconds = Seconds(60)
-    """A dialog of an extension that nobody answers is answered ``cancelled`` after this."""
+    """A dialog that somebody could answer and nobody does is answered ``cancelled`` after this.
+
+    No door can answer dialogs yet, so for now every one is cancelled at once.
+    """
     abort_grace: Seconds = Seconds(1)
     """Kill ladder, first rung: how long an aborted turn may take to end."""
     eof_grace: Seconds = Seconds(1)

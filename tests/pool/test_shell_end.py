@@ -86,9 +86,11 @@ async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock: Moc
     async with make_pool(launcher) as pool:
         lease = await pool.acquire("s", DEFAULT)
         emptied: list[bool] = []
+        drained = trio.Event()
 
         async def drain() -> None:
             emptied.append(await pool.drain(timeout=60))
+            drained.set()
 
         nursery.start_soon(drain)
         await trio.testing.wait_all_tasks_blocked()
@@ -97,9 +99,7 @@ async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock: Moc
         assert (await lease.prompt("last words").wait()).text == "last words"
         await pool.release(lease)
         with trio.fail_after(30):
-            while not emptied:
-                await trio.testing.wait_all_tasks_blocked()
-                await trio.sleep(0.1)
+            await drained.wait()
         assert emptied == [True]
 
 
