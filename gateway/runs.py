@@ -7,7 +7,7 @@ import msgspec
 import trio
 
 from errors import AcquireTimeout, InternalError, PoolError, RunAborted, WorkerExited
-from gateway.lanes import Place
+from gateway.places import Place
 from pool import Pool
 from pool.lease import Lease
 from profiles import CapabilityProfile

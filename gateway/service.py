@@ -7,7 +7,7 @@ from pathlib import Path
 import trio
 
 from errors import PoolClosed, UsageError
-from gateway.lanes import Lanes
+from gateway.places import Lanes
 from gateway.runs import Run, RunRequest
 from gateway.settings import GatewaySettings
 from gateway.workspaces import workspace_for

@@ -1,10 +1,68 @@
-"""What can be set about sessions and runs; the ``[gateway]`` table of the settings file."""
+"""What can be set about sessions, queues, runs and events; the ``[gateway]`` table of the settings file."""
+
+from enum import StrEnum
 
 import msgspec
 
-from wire.units import Seconds
+from wire.units import ByteCount, Seconds
 
-__all__ = ["GatewaySettings"]
+__all__ = ["DedupeSettings", "EventSettings", "GatewaySettings", "Overflow", "QueueMode", "QueueSettings"]
+
+
+class QueueMode(StrEnum):
+    """What becomes of a message that arrives while its session is busy."""
+
+    STEER = "steer"
+    """Into the running turn when it can take one, else as ``followup``."""
+    FOLLOWUP = "followup"
+    """A turn of its own afterwards."""
+    COLLECT = "collect"
+    """One turn afterwards for all that wait."""
+    INTERRUPT = "interrupt"
+    """Abort the running turn, drop what waits, run the newest."""
+
+
+class Overflow(StrEnum):
+    """What gives way when a session's queue is full."""
+
+    SUMMARIZE = "summarize"
+    """The oldest message; one line of it is kept for the next turn, which answers for it."""
+    OLD = "old"
+    """The oldest message."""
+    NEW = "new"
+    """The new message is refused."""
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[gateway.queue]``: what happens to messages while their session is busy."""
+
+    mode: QueueMode = QueueMode.STEER
+    channels: dict[str, QueueMode] = {}
+    """Another mode for messages of one channel."""
+    debounce: Seconds = Seconds(0.5)
+    """Collected messages wait until none has come for this long, at most four times as long."""
+    cap: int = 20
+    """Messages that may wait in one session."""
+    overflow: Overflow = Overflow.SUMMARIZE
+    pending: int = 10_000
+    """Messages that may wait in all; above, the lowest priority gives way."""
+    lanes: dict[str, int] = msgspec.field(default_factory=lambda: {"cron": 1, "subagent": 8})
+    """Turns of a named lane that may run at once; lanes without an entry (as ``main``) are bounded by the pool only."""
+
+
+class DedupeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[gateway.dedupe]``: the same message handed over twice by a channel starts one run."""
+
+    window: Seconds = Seconds(60)
+    """0 = never."""
+    entries: int = 1000
+
+
+class EventSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[gateway.events]``: what of the event stream is kept in memory."""
+
+    ring: ByteCount = ByteCount(16 * 1024 * 1024)
+    """Recent events, text pieces one by one; older ones come from the store, their text as snapshots."""
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,3 +74,20 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Runs that may wait behind the running one of the same session."""
     pending_runs: int = 10_000
     """Runs that may wait or run in all."""
+    queue: QueueSettings = QueueSettings()
+    dedupe: DedupeSettings = DedupeSettings()
+    events: EventSettings = EventSettings()
+    idempotency_window: Seconds = Seconds(300)
+    """How long the same key means the same run, counted from its acceptance; a live run is never forgotten."""
+    outcome_age: Seconds = Seconds(600)
+    """How long the outcome of an ended run can be asked for."""
+    outcomes: int = 5000
+    """So many outcomes are kept, the latest ones."""
+    runs: int = 100_000
+    """Runs known at once, live and ended; a new one is refused when all of them are live."""
+    hooks: str = ""
+    """A Python file with the gateway's hooks; empty = none."""
+    delegate_depth: int = 3
+    """How deep delegated tasks may delegate."""
+    delegate_fan_out: int = 8
+    """Delegated tasks of one session that may run at once."""

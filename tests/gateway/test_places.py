@@ -4,7 +4,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from errors import PoolSaturated
-from gateway.lanes import Lanes
+from gateway.places import Lanes
 from gateway.settings import GatewaySettings
 
 

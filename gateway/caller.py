@@ -1,0 +1,32 @@
+"""Who makes a request, as handlers see it: a name, a way to push events, a life to depend on."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+__all__ = ["Caller"]
+
+
+class Caller(Protocol):
+    """One request's side of the door. Doors implement it, once per request."""
+
+    @property
+    def principal(self) -> str:
+        """Who asks: ``uid:1000``, later a token's name. Idempotency keys are scoped by it."""
+        ...
+
+    @property
+    def request_id(self) -> str | int:
+        """The id of the request that is being served."""
+        ...
+
+    async def push(self, event: str, data: Any) -> None:
+        """Push ``{"event", "data"}``, in order; ``data`` encodes to a JSON object. Waits while the peer is behind."""
+        ...
+
+    async def push_encoded(self, event: str, data: bytes) -> None:
+        """The same with ``data`` as JSON text already."""
+        ...
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task until it ends, or the peer has left: then it is cancelled. It must not raise."""
+        ...

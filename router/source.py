@@ -1,0 +1,37 @@
+"""Where a message came from, as a channel tells it."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+__all__ = ["ChatType", "MessageSource", "Peer"]
+
+ChatType = Literal["dm", "group", "channel", "thread"]
+
+Identifier = Annotated[str, msgspec.Meta(max_length=512)]
+"""A channel's own name for a chat, a person, a message: any Unicode, bounded."""
+
+
+class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A chat or a person by kind and id: the parent of a thread, or what a binding names."""
+
+    kind: ChatType
+    id: Identifier
+
+
+class MessageSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything a channel knows about a message but its text. ``timestamp`` is Unix time in seconds."""
+
+    channel: Identifier
+    chat_type: ChatType
+    chat_id: Identifier
+    sender_id: Identifier
+    account_id: Identifier | None = None
+    thread_id: Identifier | None = None
+    topic_id: Identifier | None = None
+    guild_id: Identifier | None = None
+    member_role_ids: Annotated[list[Identifier], msgspec.Meta(max_length=256)] = []
+    parent_peer: Peer | None = None
+    sender_name: Identifier | None = None
+    message_id: Identifier | None = None
+    timestamp: float | None = None

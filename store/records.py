@@ -1,0 +1,69 @@
+"""Rows of the store. ``data``, ``request`` and ``outcome`` hold the gateway's own JSON; to the store they are bytes."""
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = ["EventRow", "Loaded", "RunRow", "RunState", "SessionRow"]
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation. Times are Unix times in seconds."""
+
+    key: str
+    agent: str
+    role: str
+    transcript: str | None
+    created_at: float
+    updated_at: float
+    data: bytes = b"{}"
+
+
+class RunState(StrEnum):
+    """How far a run has come; each step is durable before anybody is told."""
+
+    ACCEPTED = "accepted"
+    STARTED = "started"
+    """Its turn may have reached the worker: never to be started again."""
+    ENDED = "ended"
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, identified by principal, session and run id; ``body_hash`` tells a repeated request from another one."""
+
+    principal: str
+    session: str
+    run_id: str
+    state: RunState
+    body_hash: str
+    request: bytes
+    accepted_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    outcome: bytes | None = None
+
+
+class EventRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One event; of a ``text_snapshot`` ``seq`` is the last seq that it covers. ``data`` is JSON."""
+
+    seq: int
+    ts: float
+    session: str
+    channel: str
+    type: str
+    data: bytes
+    run_id: str | None = None
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store held when it was opened, all that the gateway keeps in memory."""
+
+    sessions: list[SessionRow]
+    runs: list[RunRow]
+    """In the order of their acceptance."""
+    first_seq: int
+    """The first seq that may be used: above every seq that any earlier life has given out."""
+    set_aside: str | None
+    """Where a damaged file was moved to, with the reason; None = it was sound, or there was none."""
+    was_clean: bool
+    """Whether the last life closed it; False = crash."""
