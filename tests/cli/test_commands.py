@@ -277,7 +277,7 @@ def test_an_unexpected_error_is_named_however_many_groups_it_is_wrapped_in(
     def fail(*_: Any, **__: Any) -> None:
         raise ExceptionGroup("outer", [ExceptionGroup("inner", [KeyError("what it was")])])
 
-    monkeypatch.setattr(cli, "_load", fail)
+    monkeypatch.setattr("cli.supervisor.load", fail)
     result = alone.invoke(cli.main, ["run"])
     assert (result.exit_code, "unexpected KeyError: 'what it was'" in result.stderr) == (1, True)
 

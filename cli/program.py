@@ -1,0 +1,83 @@
+"""The command ``pool`` as a whole: its commands under their headings, and errors as one line and an exit code."""
+
+import traceback
+from typing import Any
+
+import click
+
+from cli import conversations, machine, supervisor, views
+from errors import PoolError
+
+__all__ = ["main"]
+
+_SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Supervisor": (supervisor.run, supervisor.stop, supervisor.pause, supervisor.resume, supervisor.drain),
+    "Conversations": (conversations.prompt,),
+    "What is going on": (
+        views.status,
+        views.workers,
+        views.sessions,
+        views.waiting,
+        views.explain,
+        views.worker,
+    ),
+    "This machine": (machine.doctor, machine.demo),
+}
+_EPILOG = """\b
+Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor, 4 saturated or timed out, 130 interrupted.
+Completion: eval "$(_POOL_COMPLETE=bash_source pool)"  (or zsh_source, fish_source)."""
+
+
+class Commands(click.Group):
+    """The commands under their headings; the one place where errors become exit codes."""
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands section by section."""
+        for heading, commands in _SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(command.name or "", command.get_short_help_str(90)) for command in commands])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        from doors.streams import fill_standard_streams
+
+        fill_standard_streams()
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click knows what to do with these
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            ctx.exit(130)
+        except Exception as error:  # noqa: BLE001  # the last stop: whatever it is, it becomes a line and an exit code
+            if ctx.params["debug"]:
+                traceback.print_exc()
+            ctx.exit(_report(error))
+
+
+def _report(error: Exception) -> int:
+    """Print one clear line about the error; the exit code that its kind has."""
+    from doors.texts import error_line, exit_code, single_cause
+
+    cause = single_cause(error)
+    if isinstance(cause, PoolError):
+        click.echo(f"pool: {error_line(cause)}", err=True)
+        return exit_code(cause)
+    click.echo(f"pool: unexpected {type(cause).__name__}: {cause} (pool --debug shows where)", err=True)
+    return 1
+
+
+@click.group(
+    cls=Commands,
+    commands=[command for commands in _SECTIONS.values() for command in commands],
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
+@click.version_option(package_name="agent-pool")
+def main(*, debug: bool) -> None:  # the flag is read where errors are shown
+    """A bounded pool of coding agents for any number of conversations."""
