@@ -168,6 +168,16 @@ class Lease:
         """The worker's process id, where it has one on this machine."""
         return self._worker.pid
 
+    @property
+    def abort_grace(self) -> float:
+        """Seconds that an aborted turn may take to end."""
+        return self._worker.client.settings.abort_grace
+
+    @property
+    def awaits_person(self) -> bool:
+        """Whether the running turn waits for an approval or for the answer to a dialog."""
+        return self._worker.client.awaits_person
+
     def prompt(self, text: str | PromptParams, *, timeout: float | None = None) -> PromptStream:
         """Run one turn: iterate the stream for its events. ``timeout`` in seconds ends it by an abort.
 

@@ -93,6 +93,11 @@ class PoolMachine:
         """When the next Tick is needed, on the machine's clock; None = nothing is due."""
         return self._state.now if self._state.actions else self._state.timers.next_at()
 
+    def transcript_of(self, session: str) -> str | None:
+        """The session's transcript, as its worker named it or ``SessionKnown`` told."""
+        known = self._state.sessions.get(session)
+        return known.transcript if known else None
+
     def is_warm(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether an ordinary Acquire would be granted in the same step, by the session's own worker."""
         state = self._state

@@ -248,6 +248,10 @@ class Pool:
             now=now,
         )
 
+    def transcript_of(self, session: str) -> str | None:
+        """The file that keeps the session's conversation, as far as the pool knows one."""
+        return self._machine.transcript_of(session)
+
     def explain(self, session: str | None, profile: CapabilityProfile) -> list[WorkerExplanation]:
         """For every worker: how well it fits, and the first difference that rules it out."""
         return self._machine.explain(session, profile)
