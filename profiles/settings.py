@@ -6,7 +6,17 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["AgentSettings", "DialectName", "ProfilesSettings", "RoleSettings", "SkillSettings", "ThinkingLevel"]
+from wire.units import Seconds
+
+__all__ = [
+    "AgentDefaults",
+    "AgentSettings",
+    "DialectName",
+    "ProfilesSettings",
+    "RoleSettings",
+    "SkillSettings",
+    "ThinkingLevel",
+]
 
 DialectName = Literal["native", "pi"]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
@@ -57,12 +67,21 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Working directory of its workers, where the role names none."""
     extra_args: list[str] = []
     """Further arguments of the program, given to it as they are; none that has a setting of its own."""
+    timeout_seconds: Seconds | None = None
+    """A run of this agent ends after this; 0 = never; unset = as ``agents.defaults`` says. No part of the profile."""
 
     def __repr__(self) -> str:
         return f"AgentSettings({', '.join(f'{name}={value!r}' for name, value in _shown_fields(self))})"
 
     def __rich_repr__(self) -> Iterator[tuple[str, object]]:  # type: ignore[override]  # msgspec's would print env's values
         return _shown_fields(self)
+
+
+class AgentDefaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds for every agent that does not say otherwise, ``[agents.defaults]``."""
+
+    timeout_seconds: Seconds = Seconds(600)
+    """A run that names no timeout of its own ends after this, waiting for a worker included; 0 = never."""
 
 
 class RoleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,9 +107,13 @@ class SkillSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All agents and roles by name. ``main`` (the bundled agent) and ``default`` exist without being named."""
+    """All agents and roles by name. ``main`` (the bundled agent) and ``default`` exist without being named.
+
+    A dotted name is a field's place in the file: ``[agents.defaults]`` stands among the agents.
+    """
 
     agents: dict[str, AgentSettings] = {}
+    agent_defaults: AgentDefaults = msgspec.field(default=AgentDefaults(), name="agents.defaults")
     roles: dict[str, RoleSettings] = {}
     skills: SkillSettings = SkillSettings()
 
@@ -100,6 +123,11 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def agent_names(self) -> list[str]:
         """Every agent that ``build_profile`` knows, the default one first."""
         return list(dict.fromkeys(["main", *self.agents]))
+
+    def timeout_of(self, agent: str) -> float | None:
+        """Seconds after which a run of that agent ends when it names no timeout of its own; None = never."""
+        own = self.agents[agent].timeout_seconds if agent in self.agents else None
+        return (self.agent_defaults.timeout_seconds if own is None else own) or None
 
     def role_names(self) -> list[str]:
         """Every role that ``build_profile`` knows, the default one first."""

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from settings import Problem, Settings, SettingsError, _lines_of_keys, check_settings, find_settings_file, load_settings
+from settings import Problem, Settings, SettingsError, check_settings, find_settings_file, load_settings
+from settings_text import lines_of_keys
 
 SAMPLES = Path(__file__).parent.parent / "fixtures" / "settings"
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))
@@ -175,7 +176,7 @@ k = 2
 [t.list.inner]
 z = { p = 1, q = 2 }
 '''
-    lines = _lines_of_keys(text)
+    lines = lines_of_keys(text)
     assert lines["a",] == 1
     assert lines["c",] == 5
     assert lines["t", "x", "y"] == 11
@@ -206,6 +207,6 @@ def test_every_key_of_any_document_is_found_on_the_line_that_names_it(
     *, document: dict[str, Any], multiline: bool
 ) -> None:
     text = tomli_w.dumps(document, multiline_strings=multiline)
-    lines, found = text.splitlines(), _lines_of_keys(text)
+    lines, found = text.splitlines(), lines_of_keys(text)
     for path in leaves(document):
         assert re.match(rf'(.*\.)?"?{path[-1]}"? = ', lines[found[path] - 1])

@@ -1,0 +1,121 @@
+"""What is wrong with a value of the settings file: the key at fault, in words, with the likely intention."""
+
+import difflib
+import enum
+import re
+from collections.abc import Iterable, Iterator
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
+
+import msgspec
+
+from errors import UsageError
+from settings_text import KeyPath
+from wire.units import decode_unit
+
+__all__ = ["Problem", "SettingsError", "suggestion", "type_problems"]
+
+
+class Problem(NamedTuple):
+    """What is wrong with one key: ``("pool", "max")``; list items are numbers."""
+
+    path: KeyPath
+    text: str
+
+    def __str__(self) -> str:
+        name = ""
+        for part in self.path:
+            name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
+        return f"{name}: {self.text}" if name else self.text
+
+
+class SettingsError(UsageError):
+    """The settings cannot be used; ``problems`` has all that is wrong with them, the message shows it line by line."""
+
+    code: ClassVar[str] = "settings"
+
+    def __init__(self, message: str, problems: list[Problem] | None = None) -> None:
+        super().__init__(message)
+        self.problems = problems or []
+
+
+def type_problems(value: Any, kind: Any, path: KeyPath = ()) -> Iterator[Problem]:
+    """Every unknown key and every value of the wrong type in a decoded TOML value, each under its own path."""
+    inner = list(_inner_problems(value, kind, path))
+    yield from inner
+    if not inner:
+        try:
+            msgspec.convert(value, kind, dec_hook=decode_unit)
+        except msgspec.ValidationError as exc:
+            yield _narrow(value, kind, path) or _problem(exc, path, value, kind)
+
+
+def suggestion(key: str, known: Iterable[str]) -> str:
+    """``; did you mean "max"?``, or else what there is."""
+    known = list(known)
+    close = difflib.get_close_matches(key, known, n=1)
+    return f'; did you mean "{close[0]}"?' if close else f"; there are: {', '.join(sorted(known))}"
+
+
+def _inner_problems(value: Any, kind: Any, path: KeyPath) -> Iterator[Problem]:
+    kind = _bare(kind)
+    origin = get_origin(kind)
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        for key, item in value.items():
+            if key in types:
+                yield from type_problems(item, types[key], (*path, key))
+            else:
+                yield Problem((*path, key), f"there is no such setting{suggestion(key, types)}")
+    elif isinstance(value, dict) and origin is dict:
+        for key, item in value.items():
+            yield from type_problems(item, get_args(kind)[1], (*path, key))
+    elif isinstance(value, list) and origin is list:
+        for index, item in enumerate(value):
+            yield from type_problems(item, get_args(kind)[0], (*path, index))
+
+
+def _bare(kind: Any) -> Any:
+    """The type without what surrounds it: ``Annotated[X, ...]`` and ``X | None`` are X."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        options = [option for option in get_args(kind) if option is not type(None)]
+        return _bare(options[0]) if len(options) == 1 else kind
+    return kind
+
+
+def _narrow(value: Any, kind: Any, path: KeyPath) -> Problem | None:
+    """Blame one entry of a table for what a struct's own check says about the whole."""
+    for place, part in _parts(value):
+        try:
+            msgspec.convert(part, kind, dec_hook=decode_unit)
+        except msgspec.ValidationError as exc:
+            return _problem(exc, path + place, value, None)
+    return None
+
+
+def _parts(value: Any) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
+    """A table cut into tables of one entry each: one key, or one key of one inner table."""
+    for key, item in value.items() if isinstance(value, dict) else ():
+        if isinstance(item, dict):
+            yield from (((key, inner), {key: {inner: part}}) for inner, part in item.items())
+        else:
+            yield (key,), {key: item}
+
+
+def _problem(exc: msgspec.ValidationError, path: KeyPath, value: Any, kind: Any) -> Problem:
+    text = re.sub(r" - at `[^`]*`$", "", str(exc)).replace("`", "")
+    choices = _choices(kind)
+    hint = suggestion(value, choices) if choices and isinstance(value, str) else ""
+    return Problem(path, f"{text[:1].lower()}{text[1:]}{hint}")
+
+
+def _choices(kind: Any) -> list[str]:
+    """The words that a value may be, where only certain ones may."""
+    kind = _bare(kind)
+    if get_origin(kind) is Literal:
+        return [choice for choice in get_args(kind) if isinstance(choice, str)]
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return [member.value for member in kind]
+    return []
