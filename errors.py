@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 __all__ = [
     "AcquireTimeout",
+    "Conflict",
     "InternalError",
     "NestedSaturated",
     "PoolClosed",
@@ -64,6 +65,12 @@ class UsageError(PoolError):
     """The caller's fault: a bad argument, an unknown session, worker, agent or method."""
 
     code = "usage"
+
+
+class Conflict(PoolError):
+    """The caller's fault: an idempotency key that already stands for another request."""
+
+    code = "conflict"
 
 
 class ProtocolViolation(PoolError):

@@ -85,6 +85,8 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """So many outcomes are kept, the latest ones."""
     runs: int = 100_000
     """Runs known at once, live and ended; a new one is refused when all of them are live."""
+    sessions: int = 100_000
+    """Sessions remembered; above, the one used longest ago is forgotten, first of those that have no transcript."""
     hooks: str = ""
     """A Python file with the gateway's hooks; empty = none."""
     delegate_depth: int = 3

@@ -15,6 +15,7 @@ from tests.house import modules_of, rooms, tree_of
 
 CODES = {
     "AcquireTimeout": "acquire_timeout",
+    "Conflict": "conflict",
     "InternalError": "internal",
     "NestedSaturated": "nested_saturated",
     "PoolClosed": "pool_closed",
