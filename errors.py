@@ -20,6 +20,7 @@ __all__ = [
     "RequestTimeout",
     "ResumeFailed",
     "RunAborted",
+    "RunInterrupted",
     "UsageError",
     "WorkerError",
     "WorkerExited",
@@ -133,6 +134,12 @@ class RunAborted(PoolError):
     """Somebody ended the run before it came to an outcome."""
 
     code = "aborted"
+
+
+class RunInterrupted(PoolError):
+    """The supervisor ended while the run was in its turn; how far it came is in the conversation."""
+
+    code = "interrupted"
 
 
 class PoolSaturated(PoolError):
