@@ -1,0 +1,326 @@
+"""Which runs are known: what makes a repeated request the same run, how far each has come, how long it is remembered.
+
+Ageing in this life goes by the monotonic ``now`` that callers pass in, so a wall clock that jumps drops nothing and
+keeps nothing. Wall times (``wall_now``, Unix seconds) are facts for the store; ``load`` translates them once.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from errors import Conflict, PoolSaturated, UsageError
+from gateway.settings import GatewaySettings
+from pool.tables import checked
+from pool.timers import Timer, Timers
+from store.records import RunRow, RunState
+
+__all__ = ["RUN_MOVES", "Accepted", "KnownRun", "Recovered", "Repeated", "RunKey", "RunTable", "hash_body"]
+
+RunKey = tuple[str, str, str]
+"""Principal, session, run id."""
+
+RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
+    RunState.ACCEPTED: frozenset({RunState.STARTED, RunState.ENDED}),
+    RunState.STARTED: frozenset({RunState.ENDED}),
+    RunState.ENDED: frozenset(),
+}
+
+_GRACE = 60.0
+"""Seconds for which a key and an outcome outlive a restart at least, however old the wall clock makes them."""
+
+
+class KnownRun(msgspec.Struct, eq=False, kw_only=True):
+    """One run, live or ended. To be changed by its table only.
+
+    ``request`` is the gateway's own JSON, empty once the run has ended; ``outcome`` is None until then, and again when
+    it is no longer kept. ``key_until`` is on the monotonic clock.
+    """
+
+    key: RunKey
+    body_hash: str
+    request: bytes
+    accepted_at: float
+    key_until: float
+    state: RunState = RunState.ACCEPTED
+    started_at: float | None = None
+    ended_at: float | None = None
+    outcome: bytes | None = None
+    timer: Timer | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has not ended."""
+        return self.state is not RunState.ENDED
+
+    def row(self) -> RunRow:
+        """As the store keeps it."""
+        principal, session, run_id = self.key
+        return RunRow(
+            principal=principal,
+            session=session,
+            run_id=run_id,
+            state=self.state,
+            body_hash=self.body_hash,
+            request=self.request,
+            accepted_at=self.accepted_at,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            outcome=self.outcome,
+        )
+
+
+class Accepted(NamedTuple):
+    """The run is new and is to be run. ``evicted``: ended runs that made room for it; the store forgets them too."""
+
+    run: KnownRun
+    evicted: list[RunKey]
+
+
+class Repeated(NamedTuple):
+    """The same request came before: this is its run, live or ended. Nothing is to be started."""
+
+    run: KnownRun
+
+
+class Recovered(NamedTuple):
+    """What an earlier life left behind, each in the order of acceptance."""
+
+    to_run: list[KnownRun]
+    """Accepted and never started."""
+    interrupted: list[KnownRun]
+    """Started and never ended; live until their end is told."""
+    ended: list[KnownRun]
+    """Those whose outcomes can be asked for."""
+    dropped: list[RunKey]
+    """Ended ones for which there is no room; the store forgets them too."""
+
+
+class RunTable:
+    """Every run known, by principal, session and run id. Every method costs O(log n) or less."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._named: dict[tuple[str, str], dict[str, KnownRun]] = {}
+        """By principal and run id, then by session: most names are of one session only."""
+        self._size = 0
+        self._ended: OrderedDict[RunKey, KnownRun] = OrderedDict()
+        """In the order of their ends, as ``_outcomes``: those of them whose outcome is kept."""
+        self._outcomes: OrderedDict[RunKey, KnownRun] = OrderedDict()
+        self._timers = Timers()
+        self._forgotten: list[RunKey] = []
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[KnownRun]:
+        return (run for runs in self._named.values() for run in runs.values())
+
+    @property
+    def live(self) -> int:
+        """Runs that have not ended."""
+        return self._size - len(self._ended)
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits. What is remembered already keeps its time; numbers hold from the next run on."""
+        self._settings = settings
+
+    def get(self, key: RunKey) -> KnownRun | None:
+        """The run of exactly this key."""
+        principal, session, run_id = key
+        return self._named.get((principal, run_id), {}).get(session)
+
+    def find(self, principal: str, run_id: str, session: str | None = None) -> KnownRun | None:
+        """The principal's run of this id; None when there is none.
+
+        Raises UsageError when several sessions have one and ``session`` does not say which is meant.
+        """
+        runs = self._named.get((principal, run_id), {})
+        if session is not None:
+            return runs.get(session)
+        if len(runs) > 1:
+            raise UsageError(f"{len(runs)} sessions have a run {run_id!r}; give the session too", run_id=run_id)
+        return next(iter(runs.values()), None)
+
+    # --- a run's life ---------------------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        principal: str,
+        session: str,
+        run_id: str,
+        body_hash: str,
+        now: float,
+        *,
+        wall_now: float,
+        request: bytes = b"{}",
+    ) -> Accepted | Repeated:
+        """Take a request: as a new run, or as one that is known, for as long as its key stands for it.
+
+        A key stands for its run while that is live, and for ``idempotency_window`` from its acceptance. Raises
+        Conflict when it stands for another body, PoolSaturated when the table is full of live runs.
+        """
+        key = (principal, session, run_id)
+        known = self.get(key)
+        if known is not None and (known.is_live or now < known.key_until):
+            return self._repeat(known, body_hash)
+        evicted = [] if known is not None else self._make_room()
+        if known is not None:
+            self._remove(known)
+        run = KnownRun(
+            key=key,
+            body_hash=body_hash,
+            request=request,
+            accepted_at=wall_now,
+            key_until=now + self._settings.idempotency_window,
+        )
+        self._insert(run)
+        return Accepted(run, evicted)
+
+    def start(self, run: KnownRun, *, wall_now: float) -> None:
+        """Its turn may reach the worker from now on. Raises IllegalMoveError unless it was only accepted."""
+        run.state = checked(RUN_MOVES, run.state, RunState.STARTED)
+        run.started_at = wall_now
+
+    def end(self, run: KnownRun, outcome: bytes, now: float, *, wall_now: float) -> None:
+        """It has its outcome. Raises IllegalMoveError when it had one already."""
+        run.state = checked(RUN_MOVES, run.state, RunState.ENDED)
+        run.ended_at = wall_now
+        run.outcome = outcome
+        run.request = b""
+        self._keep_outcome(run, now + self._settings.outcome_age)
+
+    def discard(self, run: KnownRun) -> None:
+        """Forget a run that could not be taken up after all, so that its key is free again.
+
+        Raises IllegalMoveError for one that has started: it may have had effects, and its key must stand for it.
+        """
+        checked(RUN_MOVES, run.state, RunState.STARTED)
+        self._remove(run)
+
+    # --- forgetting -----------------------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> list[RunKey]:
+        """Forget what is due; returns the keys of the runs that are known no longer."""
+        self._timers.fire(now)
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
+
+    def next_expiry(self) -> float | None:
+        """When ``expire`` has something to do next, on the clock of ``now``; None = nothing to come."""
+        return self._timers.next_at()
+
+    # --- recovery -------------------------------------------------------------------------------------------------
+
+    def load(self, rows: Iterable[RunRow], *, wall_now: float, now: float) -> Recovered:
+        """Take over what an earlier life left, into an empty table; ``rows`` in the order of acceptance.
+
+        A stored time becomes the monotonic ``now`` minus its age by the wall clock. That clock may have been set
+        meanwhile, so an age is never taken for less than nothing, and a key or an outcome is kept for at least a
+        minute (less where the settings say less) and at most its whole time from now.
+        """
+        runs = [self._restored(row, wall_now, now) for row in rows]
+        for run in runs:
+            self._insert(run)
+        ended = [run for run in runs if not run.is_live]
+        for run in sorted(ended, key=lambda run: run.ended_at or 0.0):
+            age = wall_now - (run.ended_at or 0.0)
+            self._keep_outcome(run, now + _time_left(self._settings.outcome_age, age))
+        over = min(self._size - self._settings.runs, len(self._ended))
+        dropped = [self._evict() for _ in range(over)]
+        return Recovered(
+            to_run=[run for run in runs if run.state is RunState.ACCEPTED],
+            interrupted=[run for run in runs if run.state is RunState.STARTED],
+            ended=[run for run in ended if run.outcome is not None],
+            dropped=dropped,
+        )
+
+    def _restored(self, row: RunRow, wall_now: float, now: float) -> KnownRun:
+        return KnownRun(
+            key=(row.principal, row.session, row.run_id),
+            body_hash=row.body_hash,
+            request=row.request,
+            accepted_at=row.accepted_at,
+            key_until=now + _time_left(self._settings.idempotency_window, wall_now - row.accepted_at),
+            state=row.state,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+            outcome=row.outcome,
+        )
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _repeat(known: KnownRun, body_hash: str) -> Repeated:
+        if known.body_hash != body_hash:
+            _principal, session, run_id = known.key
+            raise Conflict(
+                f"run {run_id!r} of session {session} stands for another request; use a new key for a new one",
+                session=session,
+                run_id=run_id,
+            )
+        return Repeated(known)
+
+    def _make_room(self) -> list[RunKey]:
+        if self.live >= self._settings.runs:
+            raise PoolSaturated(
+                f"{self.live} runs are live, which is the limit (gateway.runs); try again later", retry_after=1.0
+            )
+        return [self._evict() for _ in range(self._size - self._settings.runs + 1)]
+
+    def _evict(self) -> RunKey:
+        """Forget the run that ended first."""
+        run = next(iter(self._ended.values()))
+        self._remove(run)
+        return run.key
+
+    def _keep_outcome(self, run: KnownRun, until: float) -> None:
+        self._ended[run.key] = run
+        self._outcomes[run.key] = run
+        run.timer = self._timers.at(until, self._release_outcome, run)
+        while len(self._outcomes) > self._settings.outcomes:
+            self._release_outcome(next(iter(self._outcomes.values())))
+
+    def _release_outcome(self, run: KnownRun) -> None:
+        """The outcome goes; the key stays for as long as it stands for the run."""
+        self._timers.cancel(run.timer)
+        del self._outcomes[run.key]
+        run.outcome = None
+        run.timer = self._timers.at(run.key_until, self._forget, run)
+
+    def _forget(self, run: KnownRun) -> None:
+        self._remove(run)
+        self._forgotten.append(run.key)
+
+    def _insert(self, run: KnownRun) -> None:
+        principal, session, run_id = run.key
+        self._named.setdefault((principal, run_id), {})[session] = run
+        self._size += 1
+
+    def _remove(self, run: KnownRun) -> None:
+        principal, session, run_id = run.key
+        self._timers.cancel(run.timer)
+        run.timer = None
+        runs = self._named[principal, run_id]
+        del runs[session]
+        if not runs:
+            del self._named[principal, run_id]
+        self._size -= 1
+        self._ended.pop(run.key, None)
+        self._outcomes.pop(run.key, None)
+
+
+def _time_left(whole: float, age: float) -> float:
+    return min(max(whole - max(age, 0.0), _GRACE), whole)
+
+
+def hash_body(body: Mapping[str, Any] | msgspec.Struct) -> str:
+    """The sha256, in hex, of what makes a request: the same for any order of keys, and for None as for left out.
+
+    Pass what decides what the run does, not what only decides how somebody follows it.
+    """
+    facts: dict[str, Any] = msgspec.to_builtins(body, order="deterministic")
+    given = {name: value for name, value in facts.items() if value is not None}
+    return hashlib.sha256(msgspec.json.encode(given, order="deterministic")).hexdigest()

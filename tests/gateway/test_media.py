@@ -1,0 +1,123 @@
+"""Files in answers: what lies in the workspace, has a known type and is small enough goes beside the text."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.media import Media, check_media, extract_media
+
+
+def allow_all(name: str) -> Media | None:
+    return Media(name, "image/png", 1)
+
+
+def allow_none(_name: str) -> Media | None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "names"),
+    [
+        ("MEDIA:a.png", "", ["a.png"]),
+        ("Here:\nMEDIA: pics/my cat.png \nDone.", "Here:\nDone.", ["pics/my cat.png"]),
+        ("one\r\n\tMEDIA:a.png\r\ntwo", "one\r\ntwo", ["a.png"]),
+        ("MEDIA:a.png\nMEDIA:b.png\nMEDIA:a.png", "", ["a.png", "b.png"]),
+        ("say MEDIA:a.png", "say MEDIA:a.png", []),
+        ("media:a.png", "media:a.png", []),
+        ("MEDIA:", "MEDIA:", []),
+        ("MEDIA:  \n", "MEDIA:  \n", []),
+        ("```\nMEDIA:a.png\n```\nMEDIA:b.png", "```\nMEDIA:a.png\n```", ["b.png"]),
+        ("````\n```\nMEDIA:a.png\n````\nMEDIA:b.png", "````\n```\nMEDIA:a.png\n````", ["b.png"]),
+        ("~~~\n```\nMEDIA:a.png", "~~~\n```\nMEDIA:a.png", []),
+    ],
+)
+def test_lines_of_their_own_name_files_and_leave_the_text(text: str, left: str, names: list[str]) -> None:
+    assert extract_media(text, allow_all) == (left, [Media(name, "image/png", 1) for name in names])
+
+
+def test_what_may_not_be_handed_over_stays_text() -> None:
+    text = " Here:\nMEDIA:../secret.png\n"
+    assert extract_media(text, allow_none) == (text, [])
+
+
+def test_no_answer_hands_over_files_without_end() -> None:
+    text = "\n".join(f"MEDIA:{number}.png" for number in range(25))
+    left, media = extract_media(text, allow_all)
+    assert len(media) == 20
+    assert left.splitlines() == [f"MEDIA:{number}.png" for number in range(20, 25)]
+
+
+def test_a_line_of_a_megabyte_is_read_in_no_time() -> None:
+    text = "MEDIA:a" + " " * 2**20 + "b"
+    assert extract_media(text, allow_none) == (text, [])
+
+
+@given(st.text(alphabet="MEDIA:a`~ \n.", max_size=60))
+def test_a_text_without_files_is_never_changed(text: str) -> None:
+    assert extract_media(text, allow_none) == (text, [])
+
+
+@given(st.lists(st.sampled_from(["MEDIA:a.png", "words", "", "```"]), max_size=12))
+def test_every_line_that_is_no_file_stays_in_its_order(lines: list[str]) -> None:
+    left, media = extract_media("\n".join(lines), allow_all)
+    words = [line for line in lines if line == "words"]
+    assert [line for line in left.splitlines() if line == "words"] == words
+    assert bool(media) <= ("MEDIA:a.png" in lines)
+
+
+# --- the file system --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    place = tmp_path / "workspace"
+    (place / "sub").mkdir(parents=True)
+    (place / "sub" / "a.PNG").write_bytes(b"12345")
+    (place / "run.sh").write_text("rm")
+    (place / "dir.png").mkdir()
+    (tmp_path / "secret.png").write_bytes(b"x")
+    (place / "out.png").symlink_to(tmp_path / "secret.png")
+    (place / "in.png").symlink_to("sub/a.PNG")
+    (place / "loop.png").symlink_to("loop.png")
+    (place / "script.png").symlink_to("run.sh")
+    (place / "up").symlink_to(tmp_path)
+    return place
+
+
+def test_a_file_of_the_workspace_may_be_handed_over(workspace: Path) -> None:
+    expected = Media(str(workspace / "sub" / "a.PNG"), "image/png", 5)
+    assert check_media("sub/a.PNG", workspace) == expected
+    assert check_media("./sub/../in.png", workspace) == expected
+    assert check_media("sub/a.PNG", workspace, largest=5) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("missing.png", "run.sh", "sub", "dir.png", "../secret.png", "out.png", "loop.png", "up/secret.png"),
+        *("script.png", "a\0.png", "x" * 300 + ".png", "https://example.org/a.png", "sub/../../secret.png", "~/a.png"),
+    ],
+)
+def test_anything_else_may_not(workspace: Path, name: str) -> None:
+    assert check_media(name, workspace) is None
+
+
+def test_an_absolute_path_may_not_even_inside_the_workspace(workspace: Path) -> None:
+    assert check_media(str(workspace / "sub" / "a.PNG"), workspace) is None
+
+
+def test_a_large_file_may_not(workspace: Path) -> None:
+    assert check_media("sub/a.PNG", workspace, largest=4) is None
+
+
+def test_a_workspace_that_is_gone_has_no_files(tmp_path: Path) -> None:
+    assert check_media("a.png", tmp_path / "gone") is None
+
+
+def test_a_workspace_behind_a_link_is_as_good(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(workspace)
+    text, media = extract_media("MEDIA:sub/a.PNG", partial(check_media, workspace=tmp_path / "link"))
+    assert (text, [found.size for found in media]) == ("", [5])
