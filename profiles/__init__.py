@@ -3,7 +3,7 @@
 from profiles.argv import allows_tool, worker_argv
 from profiles.build import KNOWN_TOOLS, build_profile, workspace_of
 from profiles.matching import MatchLevel, first_difference, match, surplus
-from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile
+from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile, with_soft
 from profiles.settings import AgentSettings, ProfilesSettings, RoleSettings, SkillSettings
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "make_profile",
     "match",
     "surplus",
+    "with_soft",
     "worker_argv",
     "workspace_of",
 ]

@@ -7,7 +7,7 @@ import msgspec
 from errors import UsageError
 from profiles.signature import HARD_TAG, SIGNATURE_TAG, digest
 
-__all__ = ["CapabilityProfile", "Resources", "SoftArgs", "make_profile"]
+__all__ = ["CapabilityProfile", "Resources", "SoftArgs", "make_profile", "with_soft"]
 
 
 class SoftArgs(msgspec.Struct, frozen=True):
@@ -108,6 +108,24 @@ def make_profile(
         env=variables,
         signature=digest(SIGNATURE_TAG, *hard_parts, *soft_parts),
         hard_signature=digest(HARD_TAG, *hard_parts),
+    )
+
+
+def with_soft(
+    profile: CapabilityProfile, *, provider: str | None = None, model: str | None = None, thinking: str | None = None
+) -> CapabilityProfile:
+    """The same worker with other soft arguments, signed anew; None leaves one as it is. Raises UsageError for a NUL."""
+    soft = SoftArgs(provider or profile.soft.provider, model or profile.soft.model, thinking or profile.soft.thinking)
+    return make_profile(
+        command=profile.command,
+        cwd=profile.cwd,
+        agent=profile.agent,
+        role=profile.role,
+        dialect=profile.dialect,
+        hard_args=profile.hard_args,
+        soft=soft,
+        resources=profile.resources,
+        env=dict(profile.env),
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from errors import UsageError
-from profiles import Resources
+from profiles import Resources, SoftArgs, make_profile, with_soft
 from tests.profiles.parts import profile
 
 
@@ -54,3 +54,12 @@ def test_a_nul_in_a_value_is_refused_without_showing_the_value() -> None:
 def test_a_nul_in_an_argument_is_refused() -> None:
     with pytest.raises(UsageError, match="NUL"):
         profile(hard_args=("--system-prompt", "a\0b"))
+
+
+def test_other_soft_arguments_make_another_signature_of_the_same_hard_profile() -> None:
+    small = make_profile(command=["agent"], cwd="/", soft=SoftArgs("openai", "small", "low"), env={"A": "1"})
+    changed = with_soft(small, model="large")
+    assert changed.soft == SoftArgs("openai", "large", "low")
+    assert changed.hard_signature == small.hard_signature
+    assert changed.signature != small.signature
+    assert with_soft(changed, model="small") == small
