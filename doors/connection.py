@@ -1,219 +1,328 @@
 """One connection of the control socket: its requests run side by side, its answers and events leave through one outbox.
 
 Whatever the peer sends or fails to read ends at most this connection. What it makes the supervisor hold is bounded:
-the unfinished line, the requests in flight, the bytes it has not read.
+the unfinished line, the requests in flight, the tasks they have started, the bytes it has not read.
+
+One task at a time is the reader. It begins each request itself; a request that has to wait keeps the task, and reading
+goes on in another. So a request that is answered at once costs neither a task nor a turn of the scheduler.
 """
 
+import collections
 import logging
 import select
+import socket
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
 import trio
+from structlog.contextvars import bind_contextvars
 
-from doors.frames import Incoming, RefusedFrame, decode_request, encode_error, encode_event, encode_result
+from doors.control_limits import ControlLimits, InputBudget
+from doors.eager import run_eagerly
+from doors.frames import (
+    Incoming,
+    RefusedFrame,
+    decode_request,
+    encode_error,
+    encode_push,
+    encode_raw_push,
+    encode_result,
+)
 from doors.outbox import Outbox, PeerGone
 from doors.texts import single_cause
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError
-from gateway.handlers import Emit
+from gateway.caller import Caller
 from wire.framing import LineFramer
-from wire.units import ByteCount, Seconds
 
-__all__ = ["Connection", "ControlLimits", "Emit", "Handlers", "InputBudget"]
+__all__ = ["Connection", "Handlers"]
 
 _CHUNK_BYTES = 64 * 1024
 _FREE_INPUT_BYTES = 64 * 1024
+_TURN_SECONDS = 0.001
+"""How long one connection's requests are begun in a row before the others have their turn."""
 _logger = logging.getLogger("pool.control")
 
 
 class Handlers(Protocol):
     """What stands behind the door: a method name and undecoded parameters in, something JSON can hold out."""
 
-    async def call(self, method: str, params: msgspec.Raw, emit: Emit) -> Any:
+    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         """Run a method; raises PoolError for what the caller is to be told."""
         ...
 
 
-class ControlLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one peer, and all peers together, may make the supervisor hold."""
-
-    max_connections: int = 512
-    max_frame_bytes: ByteCount = ByteCount(8 * 1024 * 1024)
-    max_requests: int = 64
-    """Requests of one connection in flight; further ones are not read until one has ended."""
-    max_refused: int = 100
-    """Lines in a row which are no request; one more ends the connection."""
-    input_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
-    """All connections' unfinished lines and requests in flight, beyond the first 64 KiB of each."""
-    out_buffer_bytes: ByteCount = ByteCount(256 * 1024)
-    """Bytes that wait for one peer; its requests wait when there are more."""
-    write_stall: Seconds = Seconds(30)
-    """A peer that takes no byte for this long, while some wait for it, is cut off."""
-    flush_grace: Seconds = Seconds(1)
-    """How long the last words of a closing connection may take."""
-
-
-class InputBudget:
-    """What all connections together may hold of large requests."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._used = 0
-
-    def move(self, difference: int) -> bool:
-        """Take more, or give back where negative; False when more is used than there is."""
-        self._used += difference
-        return self._used <= self._limit
-
-
 class Connection:
-    """Serves one accepted socket from ``run`` to its end."""
+    """Serves one accepted socket, which does not block, from ``run`` to its end."""
 
     def __init__(
-        self, stream: trio.SocketStream, handlers: Handlers, limits: ControlLimits, budget: InputBudget
+        self, sock: socket.socket, handlers: Handlers, limits: ControlLimits, budget: InputBudget, *, principal: str
     ) -> None:
-        self._stream = stream
+        self._sock = sock
         self._handlers = handlers
         self._limits = limits
         self._budget = budget
+        self.principal = principal
+        self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall)
+        self._nursery: trio.Nursery
         self._framer = LineFramer(limits.max_frame_bytes)
-        self._outbox = Outbox(stream.socket, limit=limits.out_buffer_bytes, stall=limits.write_stall)
-        self._slots = trio.Semaphore(limits.max_requests)
-        self._in_flight: dict[str | int, int] = {}
+        self._lines: collections.deque[bytes] = collections.deque()
+        self._may_have_more = False
+        self._turn_ends = 0.0
+        self._has_reader = True
+        self._in_flight: dict[str | int, _Request] = {}
         self._none_in_flight = trio.Event()
+        self._tasks = 0
         self._refused_in_a_row = 0
+        self._held_bytes = 0
         self._charged = 0
         self._is_lost = False
 
     async def run(self) -> None:
         """Serve until the peer leaves, breaks the rules, or the surrounding scope is cancelled.
 
-        Requests in flight end with the connection; where the peer may still listen, it is told.
+        Requests in flight and their tasks end with the connection; where the peer may still listen, it is told.
         """
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._write, nursery.cancel_scope)
-                await self._read(nursery)
-                nursery.cancel_scope.cancel()
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._write)
+                self._nursery.start_soon(self._read)
         finally:
             self._budget.move(-self._charged)
             await self._say_last_words()
 
-    async def _write(self, scope: trio.CancelScope) -> None:
+    async def _write(self) -> None:
         try:
-            await self._outbox.send_forever()
+            await self.outbox.send_forever()
         except PeerGone:
-            self._is_lost = True
-            scope.cancel()
+            self._lose_peer()
+            self._nursery.cancel_scope.cancel()
 
     async def _say_last_words(self) -> None:
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + self._limits.flush_grace
-            if not self._is_lost:
-                try:
-                    await self._outbox.flush()
-                except PeerGone:
-                    self._is_lost = True
-        self._stream.socket.close()
+            try:
+                await self.outbox.flush()
+            except PeerGone:
+                self._is_lost = True
+        self.outbox.lose()
+
+    def _lose_peer(self) -> None:
+        self._is_lost = True
+        self.outbox.lose()
 
     # --- requests in ------------------------------------------------------------------------------------------------
 
-    async def _read(self, nursery: trio.Nursery) -> None:
+    async def _read(self) -> None:
+        """Be the reader, until a request waits (then another task reads on) or the connection ends."""
         try:
-            while chunk := await self._receive():
-                for line in self._framer.feed(chunk):
-                    if line and not line.isspace():
-                        await self._accept(line, nursery)
-                self._charge()
+            while self._lines or await self._receive():
+                line = self._lines.popleft()
+                if line and not line.isspace() and not await self._accept(line):
+                    return
+                if time.perf_counter() > self._turn_ends:
+                    await self._give_way()
         except ProtocolViolation:
             limit = self._limits.max_frame_bytes
             text = f"the request is too large: one request, its prompt included, may have {limit} bytes"
-            self._outbox.put_nowait(encode_error(None, UsageError(text)))
+            self.outbox.put_nowait(encode_error(None, UsageError(text)))
         except PoolSaturated as exc:
-            self._outbox.put_nowait(encode_error(None, exc))
+            self.outbox.put_nowait(encode_error(None, exc))
         except RefusedFrame as exc:
-            self._outbox.put_nowait(encode_error(exc.request_id, exc))
+            self.outbox.put_nowait(encode_error(exc.request_id, exc))
         else:
             await self._wind_up()
+        self._nursery.cancel_scope.cancel()
 
-    async def _receive(self) -> bytes:
+    async def _give_way(self) -> None:
+        """Let the other connections have a turn."""
+        self.outbox.send_now()
+        await trio.lowlevel.checkpoint()
+        self._turn_ends = time.perf_counter() + _TURN_SECONDS
+
+    async def _receive(self) -> bool:
+        """Wait for whole lines; False when there will be none."""
+        while not self._lines:
+            self._charge()
+            self.outbox.send_now()
+            if self._framer.violation is not None:
+                raise self._framer.violation
+            if not self._may_have_more:
+                await trio.lowlevel.wait_readable(self._sock)
+                self._turn_ends = time.perf_counter() + _TURN_SECONDS
+            elif time.perf_counter() > self._turn_ends:
+                await self._give_way()
+            chunk = self._receive_chunk()
+            if chunk == b"":
+                return False
+            self._lines.extend(self._framer.feed(chunk or b""))
+        return True
+
+    def _receive_chunk(self) -> bytes | None:
+        """What has arrived: None when nothing has, ``b""`` at the end."""
         try:
-            return bytes(await self._stream.socket.recv(_CHUNK_BYTES))
+            chunk = self._sock.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            self._may_have_more = False
+            return None
         except OSError:
             return b""
+        self._may_have_more = len(chunk) == _CHUNK_BYTES
+        return chunk
 
     async def _wind_up(self) -> None:
         """The peer sends no more. One that only closed its sending side still gets the answers it waits for."""
-        if _has_hung_up(self._stream.socket.fileno()):
-            self._is_lost = True
+        if _has_hung_up(self._sock.fileno()):
+            self._lose_peer()
         elif self._in_flight:
             self._none_in_flight = trio.Event()
             await self._none_in_flight.wait()
 
     def _charge(self) -> None:
-        held = self._framer.pending_bytes + sum(self._in_flight.values())
-        share = max(0, held - _FREE_INPUT_BYTES)
+        share = self._share()
         difference, self._charged = share - self._charged, share
-        if not self._budget.move(difference) and difference > 0:
+        if difference and not self._budget.move(difference) and difference > 0:
             self._budget.move(-self._charged)  # at once: nobody else is to be refused for what goes now
             self._charged = 0
             raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
 
-    async def _accept(self, line: bytes, nursery: trio.Nursery) -> None:
+    def _give_back(self) -> None:
+        share = min(self._charged, self._share())
+        self._budget.move(share - self._charged)
+        self._charged = share
+
+    def _share(self) -> int:
+        return max(0, self._framer.pending_bytes + self._held_bytes - _FREE_INPUT_BYTES)
+
+    async def _accept(self, line: bytes) -> bool:
+        """Take a line; whether the calling task is the reader afterwards."""
         try:
-            request = self._decode(line)
+            incoming = self._decode(line)
         except RefusedFrame as exc:
             await self._refuse(exc)
-            return
+            return True
         self._refused_in_a_row = 0
-        await self._slots.acquire()
-        self._in_flight[request.id] = len(line)
-        nursery.start_soon(self._serve, request)
+        return await self._serve(_Request(self, incoming, len(line)))
 
     def _decode(self, line: bytes) -> Incoming:
-        request = decode_request(line)
-        if request.id in self._in_flight:
-            raise RefusedFrame(f"a request with the id {request.id!r} is still in flight; use another", request.id)
-        return request
+        incoming = decode_request(line)
+        if incoming.id in self._in_flight:
+            raise RefusedFrame(f"a request with the id {incoming.id!r} is still in flight; use another", incoming.id)
+        return incoming
 
     async def _refuse(self, refusal: RefusedFrame) -> None:
         self._refused_in_a_row += 1
         if self._refused_in_a_row > self._limits.max_refused:
             raise refusal
-        await self._outbox.put(encode_error(refusal.request_id, refusal))
-        await trio.lowlevel.checkpoint()  # a flood of rubbish takes turns with the other connections
+        await self.outbox.put(encode_error(refusal.request_id, refusal))
 
     # --- answers out ------------------------------------------------------------------------------------------------
 
-    async def _serve(self, request: Incoming) -> None:
+    async def _serve(self, request: "_Request") -> bool:
+        """Run a request to its answer; whether the calling task is the reader afterwards."""
         try:
-            await self._outbox.put(await self._answer(request))
+            answer = await run_eagerly(self._answer(request), request.wait)
+            if self.outbox.is_full:
+                await self.outbox.put(answer)
+            else:
+                self.outbox.add(answer)  # the reader sends before it waits
         except trio.Cancelled:
             if not self._is_lost:
                 gone = PoolClosed("the supervisor closed the connection before the request had ended")
-                self._outbox.put_nowait(encode_error(request.id, gone))
+                self.outbox.put_nowait(encode_error(request.request_id, gone))
             raise
         finally:
-            del self._in_flight[request.id]
-            self._slots.release()
-            if not self._in_flight:
-                self._none_in_flight.set()
+            if request.has_waited:
+                self._end_wait(request)
+        if not request.has_waited:
+            return True
+        self.outbox.send_now()
+        is_needed, self._has_reader = not self._has_reader, True
+        return is_needed
 
-    async def _answer(self, request: Incoming) -> bytes:
-        async def emit(event: str, data: Any) -> None:
-            await self._outbox.put(encode_event(request.id, event, data))
+    def begin_wait(self, request: "_Request") -> None:
+        """A request keeps the task that read it: it is in flight from now on, and another task reads."""
+        self._in_flight[request.request_id] = request
+        self._held_bytes += request.size
+        self.outbox.send_now()
+        self._has_reader = len(self._in_flight) < self._limits.max_requests
+        if self._has_reader:
+            self._nursery.start_soon(self._read)
 
+    def _end_wait(self, request: "_Request") -> None:
+        del self._in_flight[request.request_id]
+        self._held_bytes -= request.size
+        self._give_back()
+        if not self._in_flight:
+            self._none_in_flight.set()
+
+    async def _answer(self, request: "_Request") -> bytes:
+        bind_contextvars(request=request.request_id, method=request.method, principal=self.principal)
         try:
-            return encode_result(request.id, await self._handlers.call(request.method, request.params, emit))
+            return encode_result(request.request_id, await self._handlers.call(request.method, request.params, request))
         except PoolError as exc:
-            return encode_error(request.id, exc)
+            return encode_error(request.request_id, exc)
         except Exception as exc:  # a defect behind the door is answered and logged; it must not end the supervisor
             cause = single_cause(exc)
             if isinstance(cause, PoolError):
-                return encode_error(request.id, cause)
+                return encode_error(request.request_id, cause)
             _logger.exception("the method %s failed", request.method)
             text = f"the supervisor failed to run {request.method}: {type(cause).__name__}: {cause}"
-            return encode_error(request.id, InternalError(text))
+            return encode_error(request.request_id, InternalError(text))
+
+    # --- tasks that go on -------------------------------------------------------------------------------------------
+
+    def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run it beside the requests. Raises PoolSaturated when too many run already."""
+        if self._tasks >= self._limits.max_tasks:
+            limit = self._limits.max_tasks
+            raise PoolSaturated(f"{limit} subscriptions are open on this connection, which is the limit")
+        self._tasks += 1
+        self._nursery.start_soon(self._run_task, task)
+
+    async def _run_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except Exception as exc:  # a defect behind the door: the peer waits for what will not come, and is told so
+            _logger.exception("a task of a connection failed")
+            cause = single_cause(exc)
+            text = f"the supervisor failed to go on with a subscription: {type(cause).__name__}: {cause}"
+            self.outbox.put_nowait(encode_error(None, InternalError(text)))
+            self._nursery.cancel_scope.cancel()
+        finally:
+            self._tasks -= 1
+
+
+class _Request:
+    """A request, and to the handlers its caller."""
+
+    __slots__ = ("_connection", "has_waited", "method", "params", "request_id", "size")
+
+    def __init__(self, connection: Connection, incoming: Incoming, size: int) -> None:
+        self._connection = connection
+        self.request_id = incoming.id
+        self.method = incoming.method
+        self.params = incoming.params
+        self.size = size
+        self.has_waited = False
+
+    @property
+    def principal(self) -> str:
+        return self._connection.principal
+
+    async def push(self, event: str, data: Any) -> None:
+        await self._connection.outbox.put(encode_push(event, data))
+
+    async def push_encoded(self, event: str, data: bytes) -> None:
+        await self._connection.outbox.put(encode_raw_push(event, data))
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        self._connection.start_task(task)
+
+    def wait(self) -> None:
+        self.has_waited = True
+        self._connection.begin_wait(self)
 
 
 def _has_hung_up(fd: int) -> bool:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import trio
 
-from doors.connection import Connection, ControlLimits, Emit, Handlers, InputBudget
+from doors.connection import Connection, Handlers
+from doors.control_limits import ControlLimits, InputBudget
 from doors.frames import encode_error
 from doors.lock import AlreadyRunning
 from doors.paths import check_socket_path, make_private_dir
 from errors import PoolSaturated, UsageError
 
-__all__ = ["ControlLimits", "Emit", "Handlers", "bind_control_socket", "serve_control"]
+__all__ = ["ControlLimits", "Handlers", "bind_control_socket", "serve_control"]
 
 _BACKLOG = 128
 _UCRED = struct.Struct("3i")
@@ -126,7 +127,12 @@ class _Door:
             text = f"{self._limits.max_connections} connections are open, which is the limit"
             await self._turn_away(stream, encode_error(None, PoolSaturated(text, retry_after=1.0)))
         else:
-            await Connection(stream, self._handlers, self._limits, self._budget).run()
+            await self._serve(stream, principal=f"uid:{os.geteuid() if uid is None else uid}")
+
+    async def _serve(self, stream: trio.SocketStream, *, principal: str) -> None:
+        with socket.socket(fileno=stream.socket.detach()) as sock:
+            sock.settimeout(0)
+            await Connection(sock, self._handlers, self._limits, self._budget, principal=principal).run()
 
     async def _turn_away(self, stream: trio.SocketStream, words: bytes) -> None:
         with trio.move_on_after(self._limits.flush_grace):

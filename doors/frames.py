@@ -8,7 +8,15 @@ from errors import PoolError, UsageError
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, ErrorBody
 
-__all__ = ["Incoming", "RefusedFrame", "decode_request", "encode_error", "encode_event", "encode_result"]
+__all__ = [
+    "Incoming",
+    "RefusedFrame",
+    "decode_request",
+    "encode_error",
+    "encode_push",
+    "encode_raw_push",
+    "encode_result",
+]
 
 RequestId = Annotated[str, msgspec.Meta(max_length=128)] | Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """Echoed in every answer and event of its request, therefore short."""
@@ -38,6 +46,11 @@ class _Failure(msgspec.Struct):
     error: ErrorBody
 
 
+class _Push(msgspec.Struct):
+    event: str
+    data: Any
+
+
 class RefusedFrame(UsageError):
     """A line that is no request; ``request_id`` is its id where it has a usable one."""
 
@@ -55,7 +68,8 @@ def decode_request(line: bytes) -> Incoming:
     """Read one line. Raises RefusedFrame, whose text says what a request looks like, for anything else."""
     try:
         request = _requests.decode(line)
-        bytes(request.params).decode()  # what stays raw has not been looked at yet
+        if not line.isascii():
+            bytes(request.params).decode()  # what stays raw has not been looked at yet
     except DECODE_ERRORS as exc:
         raise RefusedFrame(
             f'a request is one JSON object a line, {{"id", "method", "params"}}: {exc}', _salvage_id(line)
@@ -83,13 +97,11 @@ def encode_error(request_id: str | int | None, error: PoolError) -> bytes:
         return _encoder.encode(_Failure(request_id, ErrorBody(error.code, error.message))) + b"\n"
 
 
-def encode_event(request_id: str | int, event: str, data: Any) -> bytes:
-    """An event for the peer of a request: ``{"event", "data": {"request": id, ...the fields of data}}``.
+def encode_push(event: str, data: Any) -> bytes:
+    """``{"event", "data"}``; ``data`` is anything that encodes to a JSON object. Raises TypeError for what does not."""
+    return _encoder.encode(_Push(event, data)) + b"\n"
 
-    ``data`` is anything that encodes to a JSON object; any other value becomes the field ``value``.
-    """
-    body = _encoder.encode(data)
-    head = b'{"event":%b,"data":{"request":%b' % (_encoder.encode(event), _encoder.encode(request_id))
-    if not body.startswith(b"{"):
-        return b'%b,"value":%b}}\n' % (head, body)
-    return head + (b"}}\n" if body == b"{}" else b"," + body[1:] + b"}\n")
+
+def encode_raw_push(event: str, data: bytes) -> bytes:
+    """The same with ``data`` as JSON text of one line already, which is copied once and not looked at."""
+    return b"".join((b'{"event":', _encoder.encode(event), b',"data":', data, b"}\n"))

@@ -1,5 +1,8 @@
 """What waits to be written to one peer: bounded, written in few large sends, given up when the peer stops reading."""
 
+import math
+import socket
+
 import trio
 
 __all__ = ["Outbox", "PeerGone"]
@@ -13,63 +16,114 @@ class Outbox:
     """The bytes on their way to one socket.
 
     At most ``limit`` bytes wait, plus one piece, plus what is being written at the moment; who has more waits in
-    ``put``. Everything that gathers while one send is under way leaves in the next.
+    ``put``. Last words may take as much again. Everything that gathers until a send leaves in it.
     """
 
-    def __init__(self, sock: trio.socket.SocketType, *, limit: int, stall: float) -> None:
-        """``stall``: seconds without the peer taking a single byte after which it counts as gone."""
+    def __init__(self, sock: socket.socket, *, limit: int, stall: float) -> None:
+        """``sock`` does not block; ``stall``: seconds without it taking a byte after which the peer counts as gone."""
         self._sock = sock
         self._limit = limit
         self._stall = stall
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._unsent = memoryview(b"")
-        self._filled = trio.Event()
-        self._room = trio.Event()
+        self._writer = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+        self._is_closing = False
+        self._is_lost = False
 
     @property
     def held_bytes(self) -> int:
         """Bytes that the peer has not taken yet."""
         return self._waiting_bytes + len(self._unsent)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether ``put`` would wait."""
+        return self._waiting_bytes >= self._limit
+
+    # --- pieces in --------------------------------------------------------------------------------------------------
+
     async def put(self, piece: bytes) -> None:
-        """Add a piece, waiting first while too much waits already. Does not yield while there is room."""
-        while self._waiting_bytes >= self._limit:
-            await self._room.wait()
+        """Add a piece, waiting first while too much waits already. Does not yield while there is room.
+
+        Last words, of a task that is being cancelled or a connection that closes, find room without waiting.
+        """
+        while self.is_full and not self._has_room_for_last_words():
+            self._writer.unpark()
+            await self._room.park()
+        if self._is_lost:
+            await trio.lowlevel.checkpoint()  # who talks on to nobody is to notice its own end
         self.put_nowait(piece)
 
     def put_nowait(self, piece: bytes) -> None:
-        """Add a piece whatever waits already: for the last words of a connection."""
-        self._parts.append(piece)
-        self._waiting_bytes += len(piece)
-        self._filled.set()
+        """Add a piece whatever waits already."""
+        self.add(piece)
+        self._writer.unpark()
+
+    def add(self, piece: bytes) -> None:
+        """The same for who will call ``send_now`` before it waits for anything: the writer is not woken."""
+        if not self._is_lost:
+            self._parts.append(piece)
+            self._waiting_bytes += len(piece)
+
+    def _has_room_for_last_words(self) -> bool:
+        if self._waiting_bytes >= 2 * self._limit:
+            return False
+        return self._is_closing or trio.current_effective_deadline() == -math.inf
+
+    # --- bytes out --------------------------------------------------------------------------------------------------
+
+    def send_now(self) -> None:
+        """Write what the socket takes at once, and leave the rest to the writer."""
+        try:
+            is_all = self._send_some()
+        except PeerGone:
+            is_all = False  # the writer meets it again, and its loss is the connection's end
+        if not is_all:
+            self._writer.unpark()
 
     async def send_forever(self) -> None:
-        """Write what comes; raises PeerGone. A cancelled send is taken up again by ``flush``."""
-        while True:
-            await self._filled.wait()
-            await self.flush()
+        """Be the writer: write what comes; raises PeerGone. A cancelled send is taken up again by ``flush``."""
+        try:
+            while True:
+                await self.flush()
+                await self._writer.park()
+        finally:
+            self._is_closing = True
+            self._room.unpark_all()
 
     async def flush(self) -> None:
         """Write all that waits now; raises PeerGone."""
-        while self._unsent or self._parts:
-            if not self._unsent:
-                self._take_all()
-            self._unsent = self._unsent[await self._send_some() :]
+        while not self._send_some():
+            try:
+                with trio.fail_after(self._stall):
+                    await trio.lowlevel.wait_writable(self._sock)
+            except trio.TooSlowError as exc:
+                raise PeerGone(f"the peer has read nothing for {self._stall:g} s") from exc
 
-    def _take_all(self) -> None:
-        self._unsent = memoryview(b"".join(self._parts))
-        self._parts.clear()
-        self._waiting_bytes = 0
-        self._filled = trio.Event()
-        self._room.set()
-        self._room = trio.Event()
+    def lose(self) -> None:
+        """Nobody reads any more: forget what waits, take no more, hold back nobody."""
+        self._is_lost = True
+        self._take_all()
+        self._unsent = memoryview(b"")
 
-    async def _send_some(self) -> int:
+    def _send_some(self) -> bool:
+        """Write until all is written or the socket takes no more; whether nothing is left."""
         try:
-            with trio.fail_after(self._stall):
-                return await self._sock.send(self._unsent)
-        except trio.TooSlowError as exc:
-            raise PeerGone(f"the peer has read nothing for {self._stall:g} s") from exc
+            while self._unsent or self._parts:
+                if not self._unsent:
+                    self._unsent = memoryview(self._take_all())
+                self._unsent = self._unsent[self._sock.send(self._unsent) :]
+        except BlockingIOError:
+            return False
         except OSError as exc:
             raise PeerGone(f"the peer closed the connection: {exc.strerror}") from exc
+        return True
+
+    def _take_all(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        self._waiting_bytes = 0
+        self._room.unpark_all()
+        return taken

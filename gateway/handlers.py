@@ -1,17 +1,18 @@
 """The handlers behind every door: a method name and its parameters in, a result or an error out."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from errors import UsageError
+from gateway.caller import Caller
 from gateway.service import Gateway
 from pool import stimuli
 from pool.snapshot import SessionFigures
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["Emit", "Handlers"]
+__all__ = ["Handlers"]
 
 P = TypeVar("P")
 
@@ -21,14 +22,6 @@ Timeout = Annotated[float, msgspec.Meta(ge=0)]
 """Seconds."""
 RunName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """What a front end calls its own run, to tell it from others of the same session."""
-
-
-class Emit(Protocol):
-    """Pushes one event to whoever made the request, in order, at the reader's pace."""
-
-    async def __call__(self, event: str, data: Any) -> None:
-        """Push ``data``, anything that encodes to a JSON object; waits while the reader is behind."""
-        ...
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +68,7 @@ class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     timeout: Timeout | None = None
 
 
-Handler = Callable[[Any, Emit], Awaitable[Any]]
+Handler = Callable[[Any, Caller], Awaitable[Any]]
 
 
 class Handlers:
@@ -107,21 +100,21 @@ class Handlers:
         """All method names."""
         return tuple(self._table)
 
-    async def call(self, method: str, params: msgspec.Raw, emit: Emit) -> Any:
+    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         """Run a method; the result is JSON-encodable. Raises PoolError, UsageError for what the caller got wrong."""
         entry = self._table.get(method)
         if entry is None:
             raise UsageError(f"unknown method {method!r}; there are: {', '.join(self._table)}")
         kind, handler = entry
-        return await handler(decode_params(kind, method, params), emit)
+        return await handler(decode_params(kind, method, params), caller)
 
-    async def _status(self, _params: NoParams, _emit: Emit) -> Any:
+    async def _status(self, _params: NoParams, _caller: Caller) -> Any:
         statistics = self._pool.statistics()
         document = msgspec.to_builtins(statistics)
         sessions = [msgspec.to_builtins(session) for session in self._with_queued(statistics.sessions)]
         return {**document, "sessions": sessions, "supervisor": self._supervisor()}
 
-    async def _prompt(self, params: PromptRequest, emit: Emit) -> Any:
+    async def _prompt(self, params: PromptRequest, caller: Caller) -> Any:
         run = self._gateway.start_run(
             params.session,
             params.text,
@@ -135,13 +128,13 @@ class Handlers:
         async with run.events as batches:
             async for batch in batches:
                 for event in batch:
-                    await emit("event", {"type": event.event, "data": event.data})
+                    await caller.push("event", {"request": caller.request_id, "type": event.event, "data": event.data})
         return run.outcome()
 
-    async def _abort(self, params: AbortRequest, _emit: Emit) -> Any:
+    async def _abort(self, params: AbortRequest, _caller: Caller) -> Any:
         return {"session": params.session, "aborted": await self._gateway.abort(params.session, params.run)}
 
-    async def _explain(self, params: ExplainRequest, _emit: Emit) -> Any:
+    async def _explain(self, params: ExplainRequest, _caller: Caller) -> Any:
         profile = self._gateway.session_profile(params.session) if params.session is not None else None
         if profile is None or params.agent is not None or params.role is not None:
             profile = self._gateway.profile(params.agent or "main", params.role or "default")
@@ -151,7 +144,7 @@ class Handlers:
             "workers": self._pool.explain(params.session, profile),
         }
 
-    async def _sessions(self, _params: NoParams, _emit: Emit) -> Any:
+    async def _sessions(self, _params: NoParams, _caller: Caller) -> Any:
         return self._with_queued(self._pool.statistics().sessions)
 
     def _with_queued(self, sessions: Iterable[SessionFigures]) -> list[SessionFigures]:
@@ -161,32 +154,32 @@ class Handlers:
             for session in sessions
         ]
 
-    async def _workers(self, _params: NoParams, _emit: Emit) -> Any:
+    async def _workers(self, _params: NoParams, _caller: Caller) -> Any:
         return self._pool.statistics().workers
 
-    async def _waiting(self, _params: NoParams, _emit: Emit) -> Any:
+    async def _waiting(self, _params: NoParams, _caller: Caller) -> Any:
         return self._pool.statistics().waiting
 
-    async def _stop_worker(self, params: WorkerRequest, _emit: Emit) -> Any:
+    async def _stop_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
         self._pool.tell(stimuli.StopWorker(params.worker))
         return {"worker": params.worker, "stopping": True}
 
-    async def _recycle_worker(self, params: WorkerRequest, _emit: Emit) -> Any:
+    async def _recycle_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
         self._pool.tell(stimuli.RecycleWorker(params.worker))
         return {"worker": params.worker, "recycling": True}
 
-    async def _pause(self, _params: NoParams, _emit: Emit) -> Any:
+    async def _pause(self, _params: NoParams, _caller: Caller) -> Any:
         self._pool.tell(stimuli.Pause())
         return {"paused": True}
 
-    async def _resume(self, _params: NoParams, _emit: Emit) -> Any:
+    async def _resume(self, _params: NoParams, _caller: Caller) -> Any:
         self._pool.tell(stimuli.Resume())
         return {"paused": False}
 
-    async def _drain(self, params: DrainRequest, _emit: Emit) -> Any:
+    async def _drain(self, params: DrainRequest, _caller: Caller) -> Any:
         return {"drained": await self._pool.drain(params.timeout)}
 
-    async def _shutdown(self, _params: NoParams, _emit: Emit) -> Any:
+    async def _shutdown(self, _params: NoParams, _caller: Caller) -> Any:
         self._gateway.shutdown_requested.set()
         return {"stopping": True}
 

@@ -33,7 +33,7 @@ class FakePool:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
 
-    async def call(self, method: str, params: msgspec.Raw, emit: Any) -> Any:
+    async def call(self, method: str, params: msgspec.Raw, caller: Any) -> Any:
         asked = msgspec.json.decode(params) or {}
         self.calls.append((method, asked))
         match method:
@@ -44,7 +44,7 @@ class FakePool:
             case "explain":
                 return EXPLANATION
             case "prompt":
-                return await self.answer(asked, emit)
+                return await self.answer(asked, caller)
             case "drain":
                 return {"drained": asked["timeout"] != 0.5}
             case "pause" | "resume" | "workers.recycle":
@@ -52,7 +52,7 @@ class FakePool:
             case _:
                 raise UsageError(f"there is no worker {asked.get('worker')}")
 
-    async def answer(self, asked: Any, emit: Any) -> Any:
+    async def answer(self, asked: Any, caller: Any) -> Any:
         match asked["text"]:
             case "full":
                 raise PoolSaturated("the waiting list is full", retry_after=2.0)
@@ -61,7 +61,8 @@ class FakePool:
             case "defect":
                 raise KeyError("oops")
         for piece in ("you said: ", asked["text"]):
-            await emit("event", {"type": "assistant_message", "data": {"partial": piece}})
+            data = {"request": caller.request_id, "type": "assistant_message", "data": {"partial": piece}}
+            await caller.push("event", data)
         return {"session": asked["session"], "worker": "w1", "text": "...", "stop_reason": "stop"}
 
 

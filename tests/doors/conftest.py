@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from doors.control import ControlLimits, serve_control
+from doors.control import serve_control
+from doors.control_limits import ControlLimits
 from tests.doors.handlers import FakeHandlers
 from tests.doors.peer import Peer
 from wire.units import ByteCount, Seconds

@@ -28,6 +28,7 @@ from gateway.settings import GatewaySettings
 from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import ProfilesSettings, RoleSettings
+from tests.gateway.callers import RecordingCaller
 from tests.pool.memory_workers import MemoryLauncher
 
 PROFILES = ProfilesSettings(roles={"writer": RoleSettings(append_system_prompt="Write.")})
@@ -280,15 +281,9 @@ async def test_no_run_is_taken_once_the_shutdown_was_asked_for(tmp_path: Path, a
 
 
 async def call(gateway: Gateway, method: str, params: str = "null") -> tuple[Any, list[tuple[str, Any]]]:
-    pushed: list[tuple[str, Any]] = []
-
-    async def emit(event: str, data: Any) -> None:
-        await trio.lowlevel.checkpoint()
-        pushed.append((event, data))
-
-    handlers = Handlers(gateway, lambda: {"pid": 1})
-    result = await handlers.call(method, msgspec.Raw(params.encode()), emit)
-    return msgspec.json.decode(msgspec.json.encode(result)), pushed
+    caller = RecordingCaller()
+    result = await Handlers(gateway, lambda: {"pid": 1}).call(method, msgspec.Raw(params.encode()), caller)
+    return msgspec.json.decode(msgspec.json.encode(result)), caller.pushed
 
 
 async def test_prompt_pushes_its_events_and_answers_with_the_outcome(tmp_path: Path, autojump_clock: MockClock) -> None:
