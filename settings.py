@@ -23,6 +23,7 @@ __all__ = [
     "find_settings_file",
     "load_settings",
     "parse_settings",
+    "parse_toml",
     "read_settings_file",
 ]
 
@@ -64,7 +65,7 @@ def parse_settings(
     max_workers: int | None = None,
 ) -> Settings:
     """The same for the text of a file that stands (or is to stand) at ``path``."""
-    table = _parse(text, path)
+    table = parse_toml(text, path)
     problems = [
         *_misplaced(table),
         *(Problem(as_written(found.path), found.text) for found in type_problems(struct_shape(table), Settings)),
@@ -82,7 +83,7 @@ def parse_settings(
 def read_settings_file(path: Path) -> str:
     """The text of the file. Raises SettingsError where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")
     except OSError as exc:
         raise SettingsError(f"cannot read the settings file {path}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
@@ -90,7 +91,8 @@ def read_settings_file(path: Path) -> str:
         raise SettingsError(f"{path}:{line}: the file is not UTF-8 text") from exc
 
 
-def _parse(text: str, path: Path | None) -> dict[str, Any]:
+def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
+    """The text as TOML. Raises SettingsError that names the line where it is none."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:

@@ -11,8 +11,11 @@ class Prewarm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Keep ``count`` idle workers of one profile warm."""
 
     agent: str = "main"
+    """Which agent definition."""
     role: str = "default"
+    """In which role."""
     count: int = 1
+    """How many idle workers."""
 
 
 class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,8 +48,11 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     reset_timeout: Seconds = Seconds(10)
     """new_session or switch_session, with its verification."""
     ping_interval_idle: Seconds = Seconds(15)
+    """How often an idle worker is asked whether it still answers."""
     ping_interval_busy: Seconds = Seconds(30)
+    """The same of a worker in use."""
     ping_timeout: Seconds = Seconds(10)
+    """How long it may take to answer."""
     ping_failures: int = 3
     """Unanswered pings in a row after which a worker is unresponsive."""
     turn_stall: Seconds = Seconds(600)
@@ -62,13 +68,18 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_rss: ByteCount = ByteCount(0)
     """A worker above this resident size retires at a turn boundary; 0 = never."""
     backoff_min: Seconds = Seconds(0.5)
+    """After a failed start the next one of the same profile waits this long, longer after each further failure."""
     backoff_max: Seconds = Seconds(60)
+    """It never waits longer than this."""
     breaker_failures: int = 5
     """So many failures of one profile within ``breaker_window`` open its breaker."""
     breaker_window: Seconds = Seconds(60)
+    """Failures longer ago than this are forgotten."""
     breaker_half_open: Seconds = Seconds(30)
     """An open breaker lets one trial spawn through after this."""
     maintenance_interval: Seconds = Seconds(30)
+    """How often the workers' memory is measured."""
     drain_timeout: Seconds = Seconds(60)
     """How long ``drain`` and a graceful stop wait for turns in flight."""
     prewarm: list[Prewarm] = []
+    """What to keep warm; empty = ``min`` workers of the default agent in the default role."""

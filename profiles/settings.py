@@ -49,14 +49,17 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     no_context_files: bool = False
     """Read no AGENTS.md and the like."""
     provider: str | None = None
+    """Whose model it uses; unset = as the program decides."""
     model: str | None = None
+    """Which model of the provider; unset = as the program decides."""
     thinking: ThinkingLevel | None = None
-    """Changed on a live worker where a session wants another level than the worker has; so are provider and model."""
+    """How long it may think. Changed on a live worker where a session wants another; so are provider and model."""
     skills: list[str] = []
     """Skills of this agent: after the role's, before the gateway's and the base ones."""
     extensions: list[str] = []
+    """Extensions of this agent, after the role's."""
     prompt_templates: list[str] = []
-    """Extensions and prompt templates of this agent, after the role's."""
+    """Prompt templates of this agent, after the role's."""
     env: dict[str, str] = {}
     """Environment variables of its workers; values may be secret and are never shown."""
     agent_dir: str | None = None
@@ -88,8 +91,11 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One role, ``[roles.NAME]``: what sessions of this kind get on top of their agent's definition."""
 
     skills: list[str] = []
+    """Skills of the role; they come before all others."""
     extensions: list[str] = []
+    """Extensions of the role, before the agent's."""
     prompt_templates: list[str] = []
+    """Prompt templates of the role, before the agent's."""
     append_system_prompt: str | None = None
     """Follows the agent's own text."""
     workspace: str | None = None
@@ -100,6 +106,7 @@ class SkillSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Skills that every worker gets, ``[skills]``."""
 
     base: list[str] = []
+    """Skills for everybody; they come last."""
     gateway: list[str] = []
     """Come before the base ones."""
     flat: list[str] = []

@@ -1,0 +1,188 @@
+"""What ``pool config`` does with the settings file: write a first one, check it, show what holds, change one key."""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import tomli_w
+
+from config_edit import Edited, edit_text, parse_key, readings
+from config_template import inline, inline_key, render_template, spelled
+from errors import UsageError
+from settings import Settings, SettingsError, load_settings, parse_settings, parse_toml, read_settings_file
+from settings_tables import file_shape
+
+__all__ = ["Change", "check_config", "init_config", "set_config", "show_config"]
+
+_HIDDEN = "***"
+_SECRET_NAME = re.compile(r"(.*[_-])?(token|secret|password|passwd|api[_-]?key|credential)s?", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_OWNER_ONLY = 0o600
+
+
+class Change(NamedTuple):
+    """What ``set_config`` did."""
+
+    file: Path
+    key: str
+    """As TOML writes it."""
+    value: str
+    """As TOML writes it; a secret is not shown."""
+    backup: Path | None
+    """The file as it was, kept because its comments could not be; None = everything else stayed as it was."""
+
+
+def init_config(path: Path, *, force: bool = False) -> None:
+    """Write a file that explains every setting and changes none. An existing one is replaced only with ``force``.
+
+    It is readable by its owner only: agents' environments may hold secrets. Raises UsageError.
+    """
+    text = render_template(Settings)
+    if force and path.exists():
+        _replace(path, text)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"there is a file {path} already; --force replaces it") from None
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {exc.strerror}") from exc
+
+
+def check_config(path: Path | None) -> list[str]:
+    """Everything that is wrong with the file (None: the embedded defaults), one line each; empty = it can be used."""
+    try:
+        load_settings(path)
+    except SettingsError as exc:
+        return str(exc).splitlines()
+    return []
+
+
+def show_config(settings: Settings, *, as_json: bool = False) -> str:
+    """Every value that holds, secrets hidden: as TOML, or as JSON with times in seconds and sizes in bytes."""
+    table = _redacted(file_shape(msgspec.to_builtins(settings) if as_json else spelled(settings)))
+    if as_json:
+        return msgspec.json.format(msgspec.json.encode(table)).decode()
+    return tomli_w.dumps(table).rstrip("\n")
+
+
+def set_config(path: Path, key: str, value: str) -> Change:
+    """Set one key of the file, which is made when it is not there; a value that is no TOML is taken as a text.
+
+    Only a file that can be used is written, atomically and with the old one's mode. Comments stay, unless the key
+    stands where it cannot be changed alone (inside a one-line table, say): then the file is written anew without
+    them, and the old one is kept as ``FILE.bak``.
+
+    Raises:
+        UsageError: it is no key, or the file cannot be read or written.
+        SettingsError: with this value the settings could not be used; the file stays as it was.
+    """
+    keys = parse_key(key)
+    text = read_settings_file(path) if path.exists() else ""
+    parse_toml(text, path)
+    edited, taken = _first_usable(path, text, keys, readings(value))
+    backup = None
+    if not edited.in_place and text:
+        backup = path.with_name(f"{path.name}.bak")
+        _replace(backup, text)
+    _replace(path, edited.text)
+    shown = _redacted(_nested(keys, taken))
+    for name in keys:
+        shown = shown[name]
+    return Change(path, ".".join(inline_key(name) for name in keys), inline(shown), backup)
+
+
+def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any]) -> tuple[Edited, Any]:
+    """The first reading of the value with which the settings hold; else the error of the likeliest one."""
+    errors = []
+    for value in values:
+        edited = edit_text(text, keys, value)
+        try:
+            parse_settings(edited.text, path)
+        except SettingsError as exc:
+            errors.append(exc)
+        else:
+            return edited, value
+    raise errors[0]
+
+
+def _nested(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
+    for name in reversed(keys):
+        value = {name: value}
+    return dict(value)
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+def _redacted(value: Any, name: str = "") -> Any:
+    """The same with secrets hidden: the values of environments, what is called a token, passwords in addresses."""
+    if isinstance(value, Mapping):
+        if name == "env":
+            return dict.fromkeys(value, _HIDDEN)
+        return {key: _redacted(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return _redacted_arguments([_redacted(item) for item in value])
+    if isinstance(value, str):
+        return _HIDDEN if value and _SECRET_NAME.fullmatch(name) else _PASSWORD_IN_URL.sub(_HIDDEN, value)
+    return value
+
+
+def _redacted_arguments(items: list[Any]) -> list[Any]:
+    """Arguments of a program: ``--token=X`` and what follows ``--token``."""
+    hidden = []
+    hide_next = False
+    for item in items:
+        flag, equals, _ = item.partition("=") if isinstance(item, str) else ("", "", "")
+        secret = flag.startswith("-") and _SECRET_NAME.fullmatch(flag.lstrip("-")) is not None
+        hidden.append(_HIDDEN if hide_next else f"{flag}={_HIDDEN}" if secret and equals else item)
+        hide_next = secret and not equals
+    return hidden
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put the text in the file's place in one step, on the disk before it counts; mode and owner stay."""
+    target = path.resolve()  # a link stays a link
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                _take_after(target, descriptor)
+                file.write(text.encode())
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        _sync_directory(target.parent)
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {exc.strerror}") from exc
+
+
+def _take_after(target: Path, descriptor: int) -> None:
+    """Give the new file mode and owner of the old one; a new one is its owner's only."""
+    if not target.exists():
+        return
+    old, new = target.stat(), os.fstat(descriptor)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, old.st_mode & 0o777)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
