@@ -29,7 +29,7 @@ MEDIA_TYPES: Mapping[str, str] = {
 }
 """What may be handed over, by the file's suffix in lower case: nothing that runs when it is opened."""
 
-_TOKEN = "MEDIA:"
+_PREFIX = "MEDIA:"
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _MOST_FILES = 20
 _LARGEST_FILE = 20 * 1024 * 1024
@@ -66,7 +66,7 @@ def extract_media(text: str, check: Callable[[str], Media | None]) -> tuple[str,
 def _name_in(line: str) -> str:
     """What a line of its own names; empty for any other line."""
     line = line.strip()
-    return line.removeprefix(_TOKEN).strip() if line.startswith(_TOKEN) else ""
+    return line.removeprefix(_PREFIX).strip() if line.startswith(_PREFIX) else ""
 
 
 def _fence_after(line: str, fence: str | None) -> str | None:

@@ -1,0 +1,142 @@
+"""Slash commands: what is one is understood however it is written, what is none is left alone."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.commands import (
+    COMMANDS,
+    Compact,
+    NewConversation,
+    Parsed,
+    QueueOnce,
+    Reply,
+    SetModel,
+    SetQueueMode,
+    SetReasoning,
+    SetThinking,
+    SetVerbose,
+    Status,
+    Stop,
+    help_text,
+    parse_command,
+)
+from gateway.settings import QueueMode
+from profiles.settings import ThinkingLevel
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("/new", NewConversation("new")),
+        ("/reset", NewConversation("reset")),
+        ("/stop", Stop()),
+        ("/stop it, please", Stop()),
+        ("/status", Status()),
+        ("/model openai/gpt:5", SetModel("openai/gpt:5")),
+        ("/model DEFAULT", SetModel(None)),
+        ("/think high", SetThinking("high")),
+        ("/think Default", SetThinking(None)),
+        ("/compact", Compact(None)),
+        ("/compact keep the  plan\nand names", Compact("keep the  plan\nand names")),
+        ("/queue collect", SetQueueMode(QueueMode.COLLECT)),
+        ("/queue default", SetQueueMode(None)),
+        ("/queue Interrupt  do  this\n now", QueueOnce(QueueMode.INTERRUPT, "do  this\n now")),
+        ("/queue steer /stop", QueueOnce(QueueMode.STEER, "/stop")),
+        ("/verbose on", SetVerbose(on=True)),
+        ("/verbose OFF", SetVerbose(on=False)),
+        ("/reasoning on", SetReasoning(on=True)),
+        ("/help", Reply(help_text())),
+        ("/help /queue", Reply("/queue steer|followup|collect|interrupt|default [TEXT] - " + COMMANDS["queue"].help)),
+    ],
+)
+def test_a_command_is_understood(text: str, parsed: Parsed) -> None:
+    assert parse_command(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["/STOP", "  /stop\n", "/stop@my_bot", "/Stop@OtherBot now", "/stop\nwhat you do"])
+def test_case_white_space_and_a_bots_name_make_no_difference(text: str) -> None:
+    assert parse_command(text) == Stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *(("/new idea: a garden", "new"), ("/reset x", "reset"), ("/status now", "status"), ("/help me", "help")),
+        *(("/model", "model"), ("/model a b", "model"), ("/model " + "x" * 201, "model"), ("/model a\0b", "model")),
+        *(("/think", "think"), ("/think hard", "think"), ("/think high now", "think")),
+        *(("/queue", "queue"), ("/queue what", "queue"), ("/queue default text", "queue")),
+        *(("/queue what text", "queue"), ("/verbose", "verbose"), ("/verbose yes", "verbose")),
+        ("/reasoning", "reasoning"),
+    ],
+)
+def test_wrong_arguments_are_answered_with_how_it_is_written(text: str, name: str) -> None:
+    parsed = parse_command(text)
+    assert parsed == Reply(f"Usage: {COMMANDS[name].usage}\n{COMMANDS[name].help}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            " ",
+            "/",
+            "//",
+            "/ stop",
+            "/ops",
+            "/ops restart",
+            "/etc/passwd",
+            "/stop/it",
+            "/stop.",
+            "/stop,now",
+            "/stop@",
+        ),
+        *("stop", "please /stop", "!stop", "/stop-all", "/stopp", "/new2", "/mo\u0434el x", "/\u017ftop", "\uff0fstop"),
+        *("/stop,now", "/stop@a/b", "/stop@" + "x" * 65, "/agent hi", "\\/stop"),
+    ],
+)
+def test_anything_else_goes_to_the_agent(text: str) -> None:
+    assert parse_command(text) is None
+
+
+@given(st.text(max_size=40))
+def test_a_text_that_does_not_begin_with_a_slash_is_never_a_command(text: str) -> None:
+    assert text.strip().startswith("/") or parse_command(text) is None
+
+
+@given(
+    name=st.sampled_from(sorted(COMMANDS)),
+    rest=st.text(max_size=20) | st.sampled_from(["on", "off", "high", "collect", "collect x", "default"]),
+    space=st.sampled_from([" ", "\n", "\t", "  ", "\u00a0"]),
+    upper=st.booleans(),
+    bot=st.sampled_from(["", "@bot"]),
+)
+def test_every_known_command_is_answered_and_its_spelling_does_not_matter(
+    name: str, rest: str, space: str, bot: str, *, upper: bool
+) -> None:
+    spelled = name.upper() if upper else name
+    parsed = parse_command(f"{space}/{spelled}{bot}{space}{rest}{space}")
+    assert parsed is not None
+    assert parsed == parse_command(f"/{name} {rest.strip()}")
+
+
+@given(mode=st.sampled_from(QueueMode), text=st.text(min_size=1).map(str.strip).filter(bool))
+def test_a_message_with_its_own_queue_mode_keeps_its_text(mode: QueueMode, text: str) -> None:
+    assert parse_command(f"/queue {mode} {text}") == QueueOnce(mode, text)
+
+
+def test_the_help_has_one_line_for_each_command() -> None:
+    lines = help_text().splitlines()
+    assert len(lines) == len(COMMANDS)
+    assert [line.split()[0] for line in lines] == [f"/{name}" for name in COMMANDS]
+    assert max(map(len, lines)) <= 160
+
+
+def test_every_level_and_mode_can_be_set() -> None:
+    for level in get_args(ThinkingLevel):
+        assert parse_command(f"/think {level}") == SetThinking(level)
+    for mode in QueueMode:
+        assert parse_command(f"/queue {mode}") == SetQueueMode(mode)
