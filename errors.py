@@ -21,6 +21,7 @@ __all__ = [
     "ResumeFailed",
     "RunAborted",
     "RunInterrupted",
+    "SubscriberBehind",
     "UsageError",
     "WorkerError",
     "WorkerExited",
@@ -140,6 +141,17 @@ class RunInterrupted(PoolError):
     """The supervisor ended while the run was in its turn; how far it came is in the conversation."""
 
     code = "interrupted"
+
+
+class SubscriberBehind(PoolError):
+    """A reader of events was too slow and has been cut off; it can go on at ``bookmark``, where nothing is lost."""
+
+    code = "behind"
+
+    @property
+    def bookmark(self) -> int:
+        """The last seq that it has taken: what to resume with."""
+        return int(self.details.get("bookmark", 0))
 
 
 class PoolSaturated(PoolError):

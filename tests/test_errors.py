@@ -26,6 +26,7 @@ CODES = {
     "RequestTimeout": "request_timeout",
     "ResumeFailed": "resume_failed",
     "RunAborted": "aborted",
+    "SubscriberBehind": "behind",
     "UsageError": "usage",
     "WorkerError": "worker_error",
     "WorkerExited": "worker_exited",
@@ -119,3 +120,9 @@ def test_an_error_is_caught_by_whose_fault_it_is() -> None:
 @pytest.mark.parametrize(("details", "sent"), [({}, True), ({"sent": True}, True), ({"sent": False}, False)])
 def test_a_request_counts_as_sent_unless_the_error_knows_better(details: dict[str, Any], sent: bool) -> None:  # noqa: FBT001  # pytest passes it
     assert WorkerExited("gone", **details).sent is sent
+
+
+def test_a_subscriber_that_was_cut_off_knows_where_to_resume() -> None:
+    crossed = error_from_wire("behind", "too slow", {"bookmark": 7})
+    assert isinstance(crossed, errors.SubscriberBehind)
+    assert crossed.bookmark == 7
