@@ -1,1 +1,53 @@
 """From where a message came to whose it is: session key, agent, role, workspace. Pure but for one directory."""
+
+from router.check import router_problems
+from router.keys import (
+    MAX_KEY_LENGTH,
+    ChannelKey,
+    CronKey,
+    DmKey,
+    FreeKey,
+    GroupKey,
+    HookKey,
+    MainKey,
+    SessionKey,
+    check_session_key,
+    format_session_key,
+    main_session_key,
+    parse_session_key,
+    session_dir,
+)
+from router.route import RouteDecision, RouteReasons, route
+from router.settings import Binding, RoleTables, RouterSettings
+from router.source import ChatType, MessageSource, Peer
+from router.workspaces import WorkspaceFinding, find_workspace, make_workspace
+
+__all__ = [
+    "MAX_KEY_LENGTH",
+    "Binding",
+    "ChannelKey",
+    "ChatType",
+    "CronKey",
+    "DmKey",
+    "FreeKey",
+    "GroupKey",
+    "HookKey",
+    "MainKey",
+    "MessageSource",
+    "Peer",
+    "RoleTables",
+    "RouteDecision",
+    "RouteReasons",
+    "RouterSettings",
+    "SessionKey",
+    "WorkspaceFinding",
+    "check_session_key",
+    "find_workspace",
+    "format_session_key",
+    "main_session_key",
+    "make_workspace",
+    "parse_session_key",
+    "route",
+    "router_problems",
+    "session_dir",
+]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-__all__ = ["ChatType", "MessageSource", "Peer"]
+__all__ = ["ChatType", "MessageSource", "Peer", "account_of", "peer_of"]
 
 ChatType = Literal["dm", "group", "channel", "thread"]
 
@@ -35,3 +35,13 @@ class MessageSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sender_name: Identifier | None = None
     message_id: Identifier | None = None
     timestamp: float | None = None
+
+
+def account_of(source: MessageSource) -> str:
+    """Which of our accounts on the channel received the message; a channel with one account need not name it."""
+    return source.account_id or "default"
+
+
+def peer_of(source: MessageSource) -> Peer:
+    """Whom we talk to: the sender of a direct message, else the chat."""
+    return Peer(source.chat_type, source.sender_id if source.chat_type == "dm" else source.chat_id)

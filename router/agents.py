@@ -1,0 +1,129 @@
+"""Which agent answers: bindings by score, then a ``/agent`` prefix, then the default. Pure."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from router.settings import Binding, RouterSettings
+from router.source import MessageSource, Peer, account_of, peer_of
+
+__all__ = ["AgentFinding", "BindingFinding", "find_agent"]
+
+_SCORES = {"peer": 8, "parent": 7, "roles": 6, "guild": 4, "account": 2, "channel": 1}
+_PREFIX = re.compile(r"\s*/([A-Za-z0-9_-]{1,64})(?!\S)\s*")
+
+
+class BindingFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one binding; ``index`` counts from 0 in the order of the file."""
+
+    index: int
+    agent: str
+    score: int | None
+    """None: a condition does not hold."""
+    failed: str | None = None
+    """The first condition that does not hold."""
+
+
+class AgentFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Which agent, by which layer."""
+
+    agent: str
+    layer: Literal["binding", "prefix", "default"]
+    text: str
+    """The message without the prefix, where one chose the agent."""
+    binding: int | None = None
+    """Index of the binding that chose it."""
+    score: int | None = None
+    bindings: list[BindingFinding] = []
+    """Every binding, in the order of the file."""
+    reason: str
+
+
+def find_agent(
+    settings: RouterSettings, agents: Collection[str], commands: Collection[str], source: MessageSource, text: str
+) -> AgentFinding:
+    """The agent for a message: the first layer that knows one.
+
+    ``agents``: names that may stand as a prefix; ``commands``: names (without the slash) of the gateway's own commands,
+    which never are one.
+    """
+    bindings = [_look_at(index, binding, source) for index, binding in enumerate(settings.bindings)]
+    best = _best(settings.bindings, bindings)
+    if best is not None:
+        return AgentFinding(
+            agent=best.agent,
+            layer="binding",
+            text=text,
+            binding=best.index,
+            score=best.score,
+            bindings=bindings,
+            reason=f"binding {best.index + 1} of {len(bindings)} matches with score {best.score}",
+        )
+    agent, rest, reason = _by_prefix(agents, commands, text)
+    if agent is not None:
+        return AgentFinding(agent=agent, layer="prefix", text=rest, bindings=bindings, reason=reason)
+    reason = f"no binding matches, {reason}: the default agent"
+    return AgentFinding(agent=settings.default_agent, layer="default", text=text, bindings=bindings, reason=reason)
+
+
+# --- bindings ---------------------------------------------------------------------------------------------------------
+
+
+class _Condition(NamedTuple):
+    name: str
+    failed: str
+    """Why it does not hold; empty = it does."""
+
+
+def _best(settings: Sequence[Binding], findings: Sequence[BindingFinding]) -> BindingFinding | None:
+    """An exact peer beats every sum without one; of equals ``max`` takes the first."""
+    matching = [finding for finding in findings if finding.score is not None]
+    return max(matching, key=lambda finding: (settings[finding.index].peer is not None, finding.score), default=None)
+
+
+def _look_at(index: int, binding: Binding, source: MessageSource) -> BindingFinding:
+    conditions = list(_conditions(binding, source))
+    failed = next((condition.failed for condition in conditions if condition.failed), None)
+    score = sum(_SCORES[condition.name] for condition in conditions)
+    return BindingFinding(index=index, agent=binding.agent, score=None if failed else score, failed=failed)
+
+
+def _conditions(binding: Binding, source: MessageSource) -> Iterator[_Condition]:
+    """What the binding asks for, in the order in which a person would look."""
+    yield from _equal("channel", binding.channel, source.channel)
+    yield from _equal("account", binding.account, account_of(source))
+    yield from _equal("guild", binding.guild, source.guild_id)
+    if binding.roles:
+        has_one = not set(binding.roles).isdisjoint(source.member_role_ids)
+        yield _Condition("roles", "" if has_one else f"the sender has no role {' or '.join(binding.roles)}")
+    yield from _equal("parent", _shown(binding.parent), _shown(source.parent_peer))
+    yield from _equal("peer", _shown(binding.peer), _shown(peer_of(source)))
+
+
+def _equal(name: str, wanted: str | None, found: str | None) -> Iterator[_Condition]:
+    if wanted is not None:
+        failed = "" if wanted == found else f"{name} is {found or 'not given'}, not {wanted}"
+        yield _Condition(name, failed)
+
+
+def _shown(peer: Peer | None) -> str | None:
+    """A peer as people write it; the kind has no blank, so that no two peers look the same."""
+    return None if peer is None else f"{peer.kind} {peer.id}"
+
+
+# --- the prefix -------------------------------------------------------------------------------------------------------
+
+
+def _by_prefix(agents: Collection[str], commands: Collection[str], text: str) -> tuple[str | None, str, str]:
+    """The agent that the text names, what is left of the text, and why; without an agent the text stays whole."""
+    found = _PREFIX.match(text)
+    if found is None:
+        return None, text, "the text has no /AGENT prefix"
+    name = found[1].lower()
+    if name in commands:
+        return None, text, f"/{name} is a command of the gateway"
+    if name not in agents:
+        return None, text, f"there is no agent {name}"
+    return name, text[found.end() :], f"the text begins with /{name}"

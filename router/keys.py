@@ -1,0 +1,263 @@
+"""Session keys: which conversation a message belongs to, as one text that can be read back.
+
+Two kinds live side by side. A *structured* key begins with ``agent:``, ``cron:`` or ``hook:`` and must have one of the
+forms below; a *free* one is any other printable text, as people give it on a command line. A text that begins like a
+structured key and is none is refused: one character of difference would otherwise be another conversation.
+"""
+
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+
+from errors import UsageError
+from router.file_names import file_name
+from router.key_parts import (
+    MAX_KEY_LENGTH,
+    check_agent,
+    check_identifier,
+    check_length,
+    check_raw,
+    decode_part,
+    encode_part,
+    shown,
+)
+
+__all__ = [
+    "MAX_KEY_LENGTH",
+    "ChannelKey",
+    "CronKey",
+    "DmKey",
+    "FreeKey",
+    "GroupKey",
+    "HookKey",
+    "MainKey",
+    "SessionKey",
+    "check_session_key",
+    "format_session_key",
+    "main_session_key",
+    "parse_session_key",
+    "session_dir",
+]
+
+_NAMESPACES = ("agent", "cron", "hook")
+_FORMS = (
+    "after agent:NAME: stands main:main, dm:ID, CHANNEL[:account:ID]:dm:ID, CHANNEL[:account:ID]:group:ID[:topic:ID] "
+    "or CHANNEL:channel:ID[:thread:ID]; the others are cron:JOB and hook:ID; a colon within an id is written %3A"
+)
+
+
+class _Key(msgspec.Struct, frozen=True):
+    """Every key that exists can be written, and what is written reads back as the same key."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name == "agent":
+                check_agent(value)
+            elif isinstance(value, str):
+                check_identifier(name, value)
+        check_length(format_session_key(self))  # type: ignore[arg-type]  # every subclass is one of SessionKey
+
+
+class MainKey(_Key, frozen=True):
+    """``agent:{agent}:main:main``: an agent's own conversation, where beats and cron jobs speak too."""
+
+    agent: str
+
+
+class DmKey(_Key, frozen=True, kw_only=True):
+    """``agent:{agent}[:{channel}[:account:{account}]]:dm:[unlinked:]{sender}``: one person's conversation.
+
+    ``sender`` is a channel's id of a person, or the name of an identity link. ``unlinked`` marks a person whose id
+    happens to be the name of somebody else's link.
+    """
+
+    agent: str
+    sender: str
+    channel: str | None = None
+    account: str | None = None
+    unlinked: bool = False
+
+    def __post_init__(self) -> None:
+        """An account is one of a channel."""
+        if self.account is not None and self.channel is None:
+            raise UsageError("a session key names an account only together with its channel")
+        super().__post_init__()
+
+
+class GroupKey(_Key, frozen=True, kw_only=True):
+    """``agent:{agent}:{channel}[:account:{account}]:group:{chat}[:topic:{topic}]``."""
+
+    agent: str
+    channel: str
+    chat: str
+    account: str | None = None
+    topic: str | None = None
+
+
+class ChannelKey(_Key, frozen=True, kw_only=True):
+    """``agent:{agent}:{channel}:channel:{chat}[:thread:{thread}]``."""
+
+    agent: str
+    channel: str
+    chat: str
+    thread: str | None = None
+
+
+class CronKey(_Key, frozen=True):
+    """``cron:{job}``: an isolated job's own conversation."""
+
+    job: str
+
+
+class HookKey(_Key, frozen=True):
+    """``hook:{hook}``: what a webhook starts."""
+
+    hook: str
+
+
+class FreeKey(_Key, frozen=True):
+    """Any other printable text, as it is."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Refuse what no listing could show, and what would read back as another kind of key."""
+        if not self.text:
+            raise UsageError(f"a session key has 1 to {MAX_KEY_LENGTH} characters, this one is empty")
+        if not self.text.isprintable():
+            raise UsageError(f"the session key {shown(self.text)} holds characters that cannot be printed; drop them")
+        if _is_structured(self.text):
+            raise UsageError(f"{shown(self.text)} is no free session key, since it begins like a structured one")
+        check_length(self.text)
+
+
+SessionKey = MainKey | DmKey | GroupKey | ChannelKey | CronKey | HookKey | FreeKey
+
+
+def main_session_key(agent: str) -> str:
+    """The key of an agent's main conversation: of direct messages with ``dm_scope = "main"``, of beats and cron jobs.
+
+    Raises UsageError for what is no agent id.
+    """
+    return format_session_key(MainKey(agent.lower()))
+
+
+def check_session_key(text: str) -> str:
+    """A key that a front end gives, in the one spelling that its conversation has.
+
+    Aliases are resolved (``agent:ops:main``, ``direct`` for ``dm``, an agent in capitals, escapes that are not needed).
+    Raises UsageError for what can be no key.
+    """
+    return format_session_key(parse_session_key(text))
+
+
+def session_dir(data_dir: Path, key: SessionKey | str) -> Path:
+    """The directory for what a session keeps besides its transcript: no other session's, never outside ``data_dir``.
+
+    A ``str`` is taken as ``check_session_key`` returns it. The directory need not exist.
+    """
+    return data_dir / "by-session" / file_name(key if isinstance(key, str) else format_session_key(key))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def format_session_key(key: SessionKey) -> str:
+    """The text of a key; ``parse_session_key`` makes the same key of it."""
+    parts: tuple[str, ...]
+    match key:
+        case FreeKey(text):
+            return text
+        case MainKey(agent):
+            parts = ("agent", agent, "main", "main")
+        case DmKey():
+            form = ("dm", "unlinked") if key.unlinked else ("dm",)
+            parts = ("agent", key.agent, *_place(key.channel, key.account), *form, encode_part(key.sender))
+        case GroupKey():
+            place = _place(key.channel, key.account)
+            parts = ("agent", key.agent, *place, *_named("group", key.chat), *_named("topic", key.topic))
+        case ChannelKey():
+            place = _place(key.channel, None)
+            parts = ("agent", key.agent, *place, *_named("channel", key.chat), *_named("thread", key.thread))
+        case CronKey(identifier):
+            parts = _named("cron", identifier)
+        case HookKey(identifier):
+            parts = _named("hook", identifier)
+        case _:
+            assert_never(key)
+    return ":".join(parts)
+
+
+def _place(channel: str | None, account: str | None) -> tuple[str, ...]:
+    return () if channel is None else (encode_part(channel), *_named("account", account))
+
+
+def _named(name: str, identifier: str | None) -> tuple[str, ...]:
+    return () if identifier is None else (name, encode_part(identifier))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def parse_session_key(text: str) -> SessionKey:
+    """The key that a text means; what has one meaning only is understood, also where we would write it otherwise.
+
+    Raises UsageError for a text that begins like a structured key and has none of its forms, and for a free one that
+    no listing could show.
+    """
+    check_length(text)
+    if not _is_structured(text):
+        return FreeKey(text)
+    check_raw(text)
+    match text.split(":"):
+        case ["agent", agent, *parts]:
+            key = _agent_key(agent.lower(), parts)
+        case ["cron", job]:
+            key = CronKey(decode_part(job))
+        case ["hook", hook]:
+            key = HookKey(decode_part(hook))
+        case _:
+            key = None
+    if key is None:
+        raise UsageError(f"{shown(text)} is no session key; {_FORMS}")
+    return key
+
+
+def _is_structured(text: str) -> bool:
+    """Capitals count too: ``Agent:`` would be a slip, not another kind of key."""
+    namespace, colon, _ = text.partition(":")
+    return bool(colon) and namespace.lower() in _NAMESPACES
+
+
+def _agent_key(agent: str, parts: list[str]) -> SessionKey | None:
+    match parts:
+        case ["main"] | ["main", "main"]:
+            return MainKey(agent)
+        case ["dm" | "direct", sender] | ["dm" | "direct", "unlinked", sender]:
+            return DmKey(agent=agent, sender=decode_part(sender), unlinked=len(parts) == 3)
+        case [channel, "account", account, *form]:
+            return _key_in_channel(agent, decode_part(channel), decode_part(account), form)
+        case [channel, *form]:
+            return _key_in_channel(agent, decode_part(channel), None, form)
+        case _:
+            return None
+
+
+def _key_in_channel(agent: str, channel: str, account: str | None, form: list[str]) -> SessionKey | None:
+    match form:
+        case ["dm" | "direct", sender] | ["dm" | "direct", "unlinked", sender]:
+            sender, unlinked = decode_part(sender), len(form) == 3
+            return DmKey(agent=agent, channel=channel, account=account, sender=sender, unlinked=unlinked)
+        case ["group", chat]:
+            return GroupKey(agent=agent, channel=channel, account=account, chat=decode_part(chat))
+        case ["group", chat, "topic", topic]:
+            chat, topic = decode_part(chat), decode_part(topic)
+            return GroupKey(agent=agent, channel=channel, account=account, chat=chat, topic=topic)
+        case ["channel", chat] if account is None:
+            return ChannelKey(agent=agent, channel=channel, chat=decode_part(chat))
+        case ["channel", chat, "thread", thread] if account is None:
+            return ChannelKey(agent=agent, channel=channel, chat=decode_part(chat), thread=decode_part(thread))
+        case _:
+            return None

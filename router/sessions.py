@@ -1,0 +1,104 @@
+"""From a message source to its session key: the table of forms. Pure."""
+
+from typing import Literal
+
+import msgspec
+
+from router.keys import ChannelKey, DmKey, GroupKey, MainKey, SessionKey, format_session_key
+from router.links import Identity, find_identity
+from router.settings import DmScope, RouterSettings
+from router.source import MessageSource, account_of
+
+__all__ = ["KeyForm", "SessionFinding", "find_session"]
+
+KeyForm = Literal["webchat", "main", "per-peer", "per-channel-peer", "per-account-channel-peer", "group", "channel"]
+
+
+class SessionFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Which conversation, and what it depends on."""
+
+    key: str
+    form: KeyForm
+    """Which row of the table: for direct messages the ``dm_scope``."""
+    identity: str | None = None
+    """Whose conversation it is, in the forms of direct messages that tell people apart."""
+    link: str | None = None
+    """The identity link's entry that names the sender."""
+    reason: str
+    """The same in a sentence."""
+
+
+def find_session(settings: RouterSettings, source: MessageSource, agent: str) -> SessionFinding:
+    """The conversation of a message with an agent. Raises UsageError for a source that lacks what its key needs."""
+    if source.chat_type == "dm":
+        return _direct(settings, source, agent)
+    if source.chat_type == "group":
+        return SessionFinding(
+            key=format_session_key(_group(source, agent)),
+            form="group",
+            reason="one conversation for each group" + (" and topic" if source.topic_id else ""),
+        )
+    thread = source.thread_id or (source.chat_id if source.chat_type == "thread" else None)
+    return SessionFinding(
+        key=format_session_key(
+            ChannelKey(agent=agent, channel=source.channel, chat=source.chat_id, thread=thread or None)
+        ),
+        form="channel",
+        reason="one conversation for each " + ("thread" if thread else "channel"),
+    )
+
+
+def _group(source: MessageSource, agent: str) -> GroupKey:
+    return GroupKey(
+        agent=agent,
+        channel=source.channel,
+        account=account_of(source) if source.account_id or _always_has_account(source) else None,
+        chat=source.chat_id,
+        topic=source.topic_id or None,
+    )
+
+
+def _always_has_account(source: MessageSource) -> bool:
+    """On Telegram two bots in one group, or with one person, are two conversations, also before the second is added."""
+    return source.channel == "telegram"
+
+
+# --- direct messages --------------------------------------------------------------------------------------------------
+
+
+def _direct(settings: RouterSettings, source: MessageSource, agent: str) -> SessionFinding:
+    if source.channel == "webchat":
+        key = DmKey(agent=agent, channel=source.channel, sender=source.chat_id)
+        return SessionFinding(key=format_session_key(key), form="webchat", reason="one conversation for each tab")
+    if settings.dm_scope == "main":
+        reason = "dm_scope main: all direct messages to the agent are one conversation"
+        return SessionFinding(key=format_session_key(MainKey(agent)), form="main", reason=reason)
+    identity = find_identity(settings.identity_links, source.channel, source.sender_id)
+    return SessionFinding(
+        key=format_session_key(_person_key(settings.dm_scope, source, agent, identity)),
+        form=settings.dm_scope,
+        identity=identity.name,
+        link=identity.link,
+        reason=f"dm_scope {settings.dm_scope}: {_told_apart_by(settings.dm_scope, source, identity)}",
+    )
+
+
+def _person_key(scope: DmScope, source: MessageSource, agent: str, identity: Identity) -> SessionKey:
+    """A linked person is nobody's account: ``per-peer`` finds them on every channel, also on Telegram."""
+    channel: str | None = source.channel
+    account: str | None = account_of(source)
+    if scope == "per-peer" and (identity.link or not _always_has_account(source)):
+        channel = account = None
+    elif scope == "per-channel-peer" and not _always_has_account(source):
+        account = None
+    return DmKey(agent=agent, channel=channel, account=account, sender=identity.name, unlinked=identity.is_namesake)
+
+
+def _told_apart_by(scope: DmScope, source: MessageSource, identity: Identity) -> str:
+    if identity.link:
+        return f"the sender is {identity.name} by identity link {identity.link}"
+    if identity.is_namesake:
+        return "the sender only has the name of an identity link as an id, and is kept apart from that person"
+    if _always_has_account(source) and scope != "per-account-channel-peer":
+        return "on telegram one conversation for each sender to each of our accounts"
+    return "one conversation for each sender"

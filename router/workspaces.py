@@ -1,0 +1,88 @@
+"""Where an agent works in a role: which directory (pure), and making it where it is missing (the room's one effect)."""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from errors import UsageError
+from profiles import ProfilesSettings, workspace_of
+from router.file_names import file_name
+from router.settings import RouterSettings
+
+__all__ = ["WorkspaceFinding", "find_workspace", "make_workspace"]
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_KEPT_PRIVATE = ("sessions", "by-session", "agent-dirs")
+"""Directories in the data directory that hold what one agent, or one conversation, must not see of others."""
+
+
+class WorkspaceFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Which working directory, and the setting it comes from."""
+
+    path: str
+    """``~`` expanded; absolute unless the setting is relative to where the supervisor was started."""
+    source: str
+    """Path of the setting; ``default`` for the role's directory in the data directory."""
+
+
+def find_workspace(
+    settings: RouterSettings, profiles: ProfilesSettings, agent: str, role: str, data_dir: Path
+) -> WorkspaceFinding:
+    """The working directory of an agent in a role; nothing is made, nothing on the disk is looked at.
+
+    Raises UsageError for an unknown agent or role, and for a directory inside one that is kept private.
+    """
+    configured = workspace_of(profiles, agent, role)
+    if named := settings.workspace_dirs.get(role):
+        finding = _configured(named, f"router.workspace_dirs.{role}")
+    elif configured is not None:
+        by_role = role in profiles.roles and profiles.roles[role].workspace
+        finding = _configured(configured, f"roles.{role}.workspace" if by_role else f"agents.{agent}.workspace")
+    else:
+        finding = WorkspaceFinding(path=str(data_dir / "workspaces" / _directory_name(role)), source="default")
+    _check_apart(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
+    return finding
+
+
+def make_workspace(settings: RouterSettings, profiles: ProfilesSettings, agent: str, role: str, data_dir: Path) -> str:
+    """The same directory, there from now on: made with mode 0700 when missing.
+
+    Of a configured one only the last level is made: a misspelt path should be noticed. Raises UsageError also when it
+    is no directory, cannot be made, or lies by a symbolic link inside a directory that is kept private.
+    """
+    finding = find_workspace(settings, profiles, agent, role, data_dir)
+    path = Path(finding.path)
+    _check_apart(os.path.realpath(path), os.path.realpath(data_dir), finding)
+    try:
+        if finding.source == "default":
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as exc:
+        raise UsageError(
+            f"the workspace {path} of role {role} cannot be made: {exc.strerror} ({finding.source})"
+        ) from exc
+    return finding.path
+
+
+def _configured(path: str, source: str) -> WorkspaceFinding:
+    if "\0" in path:
+        raise UsageError(f"{source} holds a NUL character; it is no path")
+    return WorkspaceFinding(path=os.path.expanduser(path), source=source)  # noqa: PTH111  # Path's raises without HOME
+
+
+def _directory_name(role: str) -> str:
+    """The role's name wherever it can be a file's; otherwise one that no other role has."""
+    return role if _PLAIN_NAME.fullmatch(role) else file_name(role)
+
+
+def _check_apart(path: str, data_dir: str, finding: WorkspaceFinding) -> None:
+    for name in _KEPT_PRIVATE:
+        private = Path(data_dir, name)
+        if Path(path).is_relative_to(private):
+            raise UsageError(
+                f"the workspace {finding.path} ({finding.source}) lies in {private}, where transcripts and files of "
+                "other conversations are; choose another directory"
+            )
