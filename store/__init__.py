@@ -1,1 +1,44 @@
-"""What must survive the supervisor: sessions, runs and events in one SQLite file, written in batches by one thread."""
+"""What must survive the supervisor: sessions, runs and events in one SQLite file, written in batches by one thread.
+
+The names below are imported when they are first used: reading the store's settings must not cost the import of trio.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from store.records import EventRow, Loaded, RunRow, RunState, SessionRow, StoreStatistics
+    from store.service import Store, open_store
+    from store.settings import StoreSettings
+
+__all__ = [
+    "EventRow",
+    "Loaded",
+    "RunRow",
+    "RunState",
+    "SessionRow",
+    "Store",
+    "StoreSettings",
+    "StoreStatistics",
+    "open_store",
+]
+
+_HOMES = {
+    "EventRow": "store.records",
+    "Loaded": "store.records",
+    "RunRow": "store.records",
+    "RunState": "store.records",
+    "SessionRow": "store.records",
+    "Store": "store.service",
+    "StoreSettings": "store.settings",
+    "StoreStatistics": "store.records",
+    "open_store": "store.service",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(home), name)

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["EventRow", "Loaded", "RunRow", "RunState", "SessionRow"]
+__all__ = ["EventRow", "Loaded", "RunRow", "RunState", "SessionRow", "StoreStatistics"]
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,3 +67,16 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Where a damaged file was moved to, with the reason; None = it was sound, or there was none."""
     was_clean: bool
     """Whether the last life closed it; False = crash."""
+
+
+class StoreStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """The store at one moment."""
+
+    rows_waiting: int
+    """Rows to be put or deleted that are in memory only."""
+    bytes_waiting: int
+    rows_written: int
+    degraded: bool
+    lost: int
+    """Rows given up: events while the disk refused, and rows that the database cannot hold."""
+    last_error: str | None

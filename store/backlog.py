@@ -1,0 +1,235 @@
+"""What waits to be written: batches in the order of their making, bounded in bytes. Pure; the writer holds a lock."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from store.records import EventRow, RunRow, SessionRow
+
+__all__ = ["Backlog", "Batch", "Changes", "RunKey"]
+
+Key = TypeVar("Key", str, tuple[str, str, str])
+Row = TypeVar("Row", SessionRow, RunRow)
+RunKey = tuple[str, str, str]
+"""Principal, session, run id."""
+
+_BATCH_BYTES = 1024 * 1024
+"""One transaction: some 50 ms of writing, the most that a flush has to wait for what came before it."""
+_ROW_BYTES = 300  # what a row costs beside its texts: the struct, the list's entry, short strings
+_KEY_BYTES = 200
+
+
+class Changes(Generic[Key, Row]):
+    """The last word on each key of one table: first ``removed`` is to be deleted, then ``rows`` put.
+
+    Every method returns by how many bytes the changes have grown.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[Key, Row] = {}
+        self.removed: dict[Key, None] = {}
+
+    def put(self, key: Key, row: Row) -> int:
+        """The row's place among the new ones is that of its first put."""
+        before = self.rows.get(key)
+        self.rows[key] = row
+        return cost_of(row) - (0 if before is None else cost_of(before))
+
+    def remove(self, key: Key) -> int:
+        """Whatever was to be put is forgotten."""
+        before = self.rows.pop(key, None)
+        grown = 0 if key in self.removed else _KEY_BYTES
+        self.removed[key] = None
+        return grown - (0 if before is None else cost_of(before))
+
+    def absorb(self, later: "Changes[Key, Row]") -> int:
+        """Let later changes follow these."""
+        return sum(map(self.remove, later.removed)) + sum(self.put(key, row) for key, row in later.rows.items())
+
+
+class Batch:
+    """What one transaction writes.
+
+    ``upto`` is the position of its last change, ``cost`` its bytes in memory; ``reserved`` and ``gone`` are seqs to be
+    noted (0 = not): the highest one that may be given out, and the highest one of events that were given up.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: Changes[str, SessionRow] = Changes()
+        self.runs: Changes[RunKey, RunRow] = Changes()
+        self.events: deque[EventRow] = deque()
+        self.reserved = 0
+        self.gone = 0
+        self.upto = 0
+        self.cost = 0
+
+    @property
+    def changes(self) -> int:
+        """Rows to be put or deleted."""
+        tables = (self.sessions, self.runs)
+        return len(self.events) + sum(len(table.rows) + len(table.removed) for table in tables)
+
+    def absorb(self, later: "Batch") -> None:
+        """Take over a later batch; of each key only its last row stays."""
+        self.cost += self.sessions.absorb(later.sessions) + self.runs.absorb(later.runs)
+        self.cost += sum(map(cost_of, later.events))
+        self.events.extend(later.events)
+        self.reserved = max(self.reserved, later.reserved)
+        self.gone = max(self.gone, later.gone)
+        self.upto = later.upto
+
+    def shed(self, excess: int) -> int:
+        """Give up the oldest events until so many bytes are free; returns how many.
+
+        When they do not suffice, the oldest deletions of runs go too: such a run comes back with the next life, which
+        forgets it again by its age. Sessions, and runs that are to be put, always stay.
+        """
+        lost = 0
+        least = self.cost - excess
+        while self.events and self.cost > least:
+            row = self.events.popleft()
+            self.cost -= cost_of(row)
+            self.gone = max(self.gone, row.seq)
+            lost += 1
+        while self.runs.removed and self.cost > least:
+            del self.runs.removed[next(iter(self.runs.removed))]
+            self.cost -= _KEY_BYTES
+        return lost
+
+
+class Backlog:
+    """Batches that wait, the one that is being written, and what had to be given up.
+
+    ``position`` counts the changes asked for, ``written`` is the position up to which all are durable (or given up).
+    """
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: bytes that may wait once ``is_tight`` is set."""
+        self.position = 0
+        self.written = 0
+        self.cost = 0
+        self.lost = 0
+        self.gone = 0
+        """Highest seq among the events given up."""
+        self.is_tight = False
+        """Whether to give up events over the limit, because nothing can be written."""
+        self._limit = limit
+        self._waiting: deque[Batch] = deque()
+        self._taken: Batch | None = None
+
+    # --- what is asked for ------------------------------------------------------------------------------------------
+
+    def put_session(self, row: SessionRow) -> None:
+        """Insert or replace."""
+        self._added(self._open_batch().sessions.put(row.key, row))
+
+    def delete_session(self, key: str) -> None:
+        """Delete if it is there."""
+        self._added(self._open_batch().sessions.remove(key))
+
+    def put_run(self, row: RunRow) -> None:
+        """Insert or replace."""
+        self._added(self._open_batch().runs.put((row.principal, row.session, row.run_id), row))
+
+    def delete_runs(self, keys: Iterable[RunKey]) -> None:
+        """Delete those that are there."""
+        for key in keys:
+            self._added(self._open_batch().runs.remove(key))
+
+    def put_events(self, rows: Iterable[EventRow]) -> None:
+        """Insert, where the seq is new."""
+        for row in rows:
+            self._open_batch().events.append(row)
+            self._added(cost_of(row))
+
+    def reserve(self, seq: int) -> None:
+        """Make durable that every seq up to this one may have been given out."""
+        self._open_batch().reserved = seq
+        self._added(0)
+
+    # --- the writer's side ------------------------------------------------------------------------------------------
+
+    def take(self) -> Batch | None:
+        """The oldest batch, to be written now; it still counts until it is ``done`` or given back."""
+        self._taken = self._waiting.popleft() if self._waiting else None
+        return self._taken
+
+    def done(self, *, refused: int = 0) -> None:
+        """The batch taken is durable, but for so many rows that the database cannot hold, whatever the disk does."""
+        batch = self._settle()
+        self.cost -= batch.cost
+        self.written = batch.upto
+        self.lost += refused
+
+    def give_back(self) -> None:
+        """The batch taken could not be written and is the next one again."""
+        self._waiting.appendleft(self._settle())
+        self._keep_limit()
+
+    # --- figures ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits and nothing is being written."""
+        return not self._waiting and self._taken is None
+
+    @property
+    def changes(self) -> int:
+        """Rows that wait to be put or deleted; counts them, for reports."""
+        return sum(batch.changes for batch in self._batches())
+
+    def events(self) -> list[EventRow]:
+        """All events that are not durable yet, as they came."""
+        return [row for batch in self._batches() for row in batch.events]
+
+    def _batches(self) -> Iterator[Batch]:
+        if self._taken is not None:
+            yield self._taken
+        yield from self._waiting
+
+    def _settle(self) -> Batch:
+        batch, self._taken = self._taken, None
+        if batch is None:
+            msg = "no batch has been taken"
+            raise RuntimeError(msg)
+        return batch
+
+    def _open_batch(self) -> Batch:
+        if not self._waiting or self._waiting[-1].cost >= _BATCH_BYTES:
+            self._waiting.append(Batch())
+        return self._waiting[-1]
+
+    def _added(self, grown: int) -> None:
+        batch = self._waiting[-1]
+        self.position += 1
+        batch.upto = self.position
+        batch.cost += grown
+        self.cost += grown
+        self._keep_limit()
+
+    def _keep_limit(self) -> None:
+        """Merge all that waits, which leaves one row of each key, and let the oldest events go.
+
+        What is being written meanwhile does not count: otherwise each attempt would cost all the events that come.
+        """
+        waiting = self.cost - (self._taken.cost if self._taken else 0)
+        if not self.is_tight or waiting <= self._limit:
+            return
+        first = self._waiting.popleft()
+        while self._waiting:
+            first.absorb(self._waiting.popleft())
+        self._waiting.append(first)
+        self.lost += first.shed(first.cost - self._limit)
+        self.cost += first.cost - waiting
+        self.gone = max(self.gone, first.gone)
+
+
+def cost_of(row: EventRow | SessionRow | RunRow) -> int:
+    """Bytes that a row takes in memory, roughly."""
+    match row:
+        case EventRow():
+            return _ROW_BYTES + len(row.data)
+        case SessionRow():
+            return _ROW_BYTES + len(row.data)
+        case RunRow():
+            return _ROW_BYTES + len(row.request) + len(row.outcome or b"")

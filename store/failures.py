@@ -1,0 +1,29 @@
+"""What can be wrong with the store's file at the moment it is needed, as one error and as a judgement of SQLite's."""
+
+import sqlite3
+from typing import ClassVar
+
+from errors import PoolError
+
+__all__ = ["REFUSED_ROW", "StoreUnusable", "is_damage"]
+
+REFUSED_ROW = (
+    *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError),
+    *(OverflowError, UnicodeEncodeError),
+)
+"""The fault of a row, not of the disk: too large, or a text or number that SQLite cannot hold."""
+
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_PRIMARY_CODE = 0xFF  # the low byte of an extended result code
+
+
+class StoreUnusable(PoolError):
+    """The store's file cannot be opened, read or written, or is of a newer version; ``details["path"]`` says which."""
+
+    code: ClassVar[str] = "store_unusable"
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that the file itself is broken, as opposed to a disk that refuses."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & _PRIMARY_CODE in _DAMAGE

@@ -1,0 +1,67 @@
+"""Reading events: in threads, each read over a connection of its own, so that it waits for no writer.
+
+A page of rows comes as one JSON text, in one step of the statement; see ``store.statements`` for why. Texts of JSON
+cannot hold any bytes, and its numbers not every float: data travel as hexadecimal digits, times as SQL literals.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from store.database import Connect
+from store.records import EventRow
+
+__all__ = ["read_events"]
+
+_PAGE = 256
+_COLUMNS = "seq, ts, session, channel, type, run_id, data"
+_AS_JSON = "json_group_array(json_array(seq, quote(ts), session, channel, type, run_id, hex(data)))"
+_decoder = msgspec.json.Decoder(list[tuple[int, str, str, str, str, str | None, str]])
+
+
+def read_events(
+    path: Path, connect: Connect, *, after: int, before: int, session: str | None, limit: int
+) -> list[EventRow]:
+    """Events with ``after < seq < before``, of one session or (None) of all, ascending, at most ``limit``. Blocks.
+
+    Raises sqlite3.Error.
+    """
+    rows: list[EventRow] = []
+    with closing(connect(f"{path.absolute().as_uri()}?mode=ro")) as connection:
+        while len(rows) < limit:
+            page = min(_PAGE, limit - len(rows))
+            found = _read_page(connection, after, before, session, page)
+            rows += found
+            if len(found) < page:
+                break
+            after = found[-1].seq
+    return rows
+
+
+def _read_page(
+    connection: sqlite3.Connection, after: int, before: int, session: str | None, limit: int
+) -> list[EventRow]:
+    source, values = _selection(after, before, session, limit)
+    try:
+        (text,) = connection.execute(f"SELECT {_AS_JSON} FROM ({source})", values).fetchone()  # noqa: S608  # literals
+    except sqlite3.DataError:  # so many bytes in one page that they are too long for one text
+        return [_row(found) for found in connection.execute(source, values)]
+    return [
+        _row((seq, float(ts), session, channel, kind, run_id, bytes.fromhex(data)))
+        for seq, ts, session, channel, kind, run_id, data in _decoder.decode(text)
+    ]
+
+
+def _selection(after: int, before: int, session: str | None, limit: int) -> tuple[str, tuple[int | str, ...]]:
+    start = f"SELECT {_COLUMNS} FROM events"  # noqa: S608  # literals
+    end = "seq > ? AND seq < ? ORDER BY seq LIMIT ?"
+    if session is None:
+        return f"{start} NOT INDEXED WHERE {end}", (after, before, limit)
+    return f"{start} INDEXED BY events_of_session WHERE session = ? AND {end}", (session, after, before, limit)
+
+
+def _row(values: tuple[int, float, str, str, str, str | None, bytes]) -> EventRow:
+    seq, ts, session, channel, kind, run_id, data = values
+    return EventRow(seq=seq, ts=ts, session=session, channel=channel, type=kind, run_id=run_id, data=data)

@@ -1,0 +1,221 @@
+"""The store as the event loop sees it: puts that never wait, a flush that waits for the disk, reads in threads."""
+
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from store.database import Connect, connect_to
+from store.failures import StoreUnusable
+from store.opening import SEQ_BLOCK, Opened, open_database
+from store.reader import read_events
+from store.records import EventRow, Loaded, RunRow, SessionRow, StoreStatistics
+from store.settings import StoreSettings
+from store.upkeep import Upkeep
+from store.writer import Trouble, Writer
+
+__all__ = ["Store", "open_store"]
+
+_READS_AT_ONCE = 2
+_logger = logging.getLogger("pool.store")
+
+
+class Store:
+    """Sessions, runs and events that outlive the supervisor; made by ``open_store``, used on its event loop.
+
+    What is put is written in that order, a while later. When the disk refuses, it stays in memory and is written once
+    the disk takes it again.
+    """
+
+    loaded: Loaded
+    """What was there at the opening. ``del store.loaded`` once it has been taken over: it may be large."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        path: Path,
+        settings: StoreSettings,
+        *,
+        upkeep: Upkeep,
+        connect: Connect,
+        on_trouble: Trouble,
+    ) -> None:
+        self.loaded = opened.loaded
+        self._path = path
+        self._settings = settings
+        self._connect = connect
+        self._tell = on_trouble
+        self._reserved = opened.reserved
+        self._changed = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._readers = trio.CapacityLimiter(_READS_AT_ONCE)
+        self._writer = Writer(
+            opened.database, settings, upkeep, on_change=self._note_change, on_trouble=self._note_trouble
+        )
+        self._writer.start()
+
+    # --- putting: never waits; all of these raise PoolClosed once the store is closing -------------------------------
+
+    def put_session(self, row: SessionRow) -> None:
+        """Insert the session, or replace the row of its key."""
+        self._writer.put(lambda backlog: backlog.put_session(row))
+
+    def delete_session(self, key: str) -> None:
+        """Forget the session, if there is one of that key. Its runs and events stay."""
+        self._writer.put(lambda backlog: backlog.delete_session(key))
+
+    def put_run(self, row: RunRow) -> None:
+        """Insert the run, or replace its row, which keeps its place in the order of acceptance."""
+        self._writer.put(lambda backlog: backlog.put_run(row))
+
+    def delete_runs(self, runs: Iterable[tuple[str, str, str]]) -> None:
+        """Forget runs, each given as principal, session and run id."""
+        keys = list(runs)
+        self._writer.put(lambda backlog: backlog.delete_runs(keys))
+
+    def put_events(self, rows: Iterable[EventRow]) -> None:
+        """Add events, each with a seq of its own, in any order."""
+        events = list(rows)
+        self._writer.put(lambda backlog: backlog.put_events(events))
+
+    def note_seq(self, seq: int) -> None:
+        """Tell the highest seq given out so far, so that a reservation is durable ahead of it.
+
+        To be called at least once for every 10,000 of them.
+        """
+        if seq + SEQ_BLOCK // 2 > self._reserved:
+            self._reserved = reserved = seq + 2 * SEQ_BLOCK - seq % SEQ_BLOCK
+            self._writer.put(lambda backlog: backlog.reserve(reserved))
+
+    # --- waiting ----------------------------------------------------------------------------------------------------
+
+    async def flush(self) -> bool:
+        """Wait until everything put before is durable. False = the disk refuses, and it is held in memory only."""
+        position = self._writer.position
+        return await self._until(lambda: self._writer.written >= position)
+
+    async def room(self) -> None:
+        """Wait while too much waits to be written; returns at once when the disk refuses."""
+        await self._until(lambda: self._writer.bytes_waiting <= self._settings.backlog)
+
+    async def _until(self, is_true: Callable[[], bool]) -> bool:
+        await trio.lowlevel.checkpoint()
+        while True:
+            changed = self._changed  # taken before looking: what changes after the look sets this very event
+            if is_true():
+                return True
+            if self._writer.is_degraded or self._writer.has_ended:
+                return False
+            with trio.move_on_after(self._settings.stall) as patience:
+                await changed.wait()
+            if patience.cancelled_caught:
+                self._writer.note_stall()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
+        """Events with ``after < seq < before``, of one session or (None) of all, ascending, at most ``limit``.
+
+        Fewer than ``limit`` means that there are no more. Sees every event put before. Raises StoreUnusable.
+        """
+        unwritten = [] if await self.flush() else self._writer.unwritten_events()
+        read = partial(self._read, unwritten, after=after, before=before, session=session, limit=limit)
+        return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
+
+    def _read(
+        self, unwritten: list[EventRow], *, after: int, before: int, session: str | None, limit: int
+    ) -> list[EventRow]:
+        try:
+            rows = read_events(self._path, self._connect, after=after, before=before, session=session, limit=limit)
+        except sqlite3.Error as exc:
+            raise StoreUnusable(f"the store {self._path} cannot be read: {exc}", path=str(self._path)) from exc
+        if not unwritten:
+            return rows
+        wanted = (row for row in unwritten if after < row.seq < before and session in (None, row.session))
+        found = {row.seq: row for row in (*wanted, *rows)}  # some may have been written meanwhile
+        return [found[seq] for seq in sorted(found)][:limit]
+
+    async def oldest_seq(self) -> int:
+        """The highest seq that cannot be read any more, by retention or loss; 0 = nothing ever went.
+
+        A reader whose bookmark is this or above has missed nothing.
+        """
+        await trio.lowlevel.checkpoint()
+        return self._writer.gone
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the disk refuses, and new rows are held in memory only."""
+        return self._writer.is_degraded
+
+    def statistics(self) -> StoreStatistics:
+        """Figures of this moment; counts what waits."""
+        return self._writer.statistics()
+
+    # --- what the writer's thread tells -----------------------------------------------------------------------------
+
+    def _note_change(self) -> None:
+        with suppress(trio.RunFinishedError):  # nobody is left who could wait
+            self._token.run_sync_soon(self._wake, idempotent=True)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _note_trouble(self, kind: str, details: dict[str, Any]) -> None:
+        with suppress(trio.RunFinishedError):  # nobody is left to be told
+            self._token.run_sync_soon(self._pass_on, kind, details)
+
+    def _pass_on(self, kind: str, details: dict[str, Any]) -> None:
+        try:
+            self._tell(kind, details)
+        except Exception:  # trio would end the whole program for an exception here
+            _logger.exception("nobody could be told of %s", kind)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Write what waits and close the file; gives up after ``close_timeout``."""
+        self._writer.close()
+        with trio.move_on_after(self._settings.close_timeout, shield=True) as patience:
+            while True:
+                changed = self._changed
+                if self._writer.has_ended:
+                    return
+                await changed.wait()
+        if patience.cancelled_caught:
+            rows = self._writer.statistics().rows_waiting
+            _logger.error("the store %s does not close; %d rows may be lost", self._path, rows)
+
+
+@asynccontextmanager
+async def open_store(
+    path: Path,
+    settings: StoreSettings,
+    *,
+    on_trouble: Trouble,
+    clock: Callable[[], float] = time.time,
+    connect: Connect = connect_to,
+) -> AsyncIterator[Store]:
+    """The store in that file, made if there is none; leaving the block writes what waits. Raises StoreUnusable.
+
+    ``on_trouble`` is called on the event loop with ``store_degraded``, ``store_recovered`` or ``store_rows_refused``
+    and facts about it. ``clock`` is wall time, by which old events are deleted.
+    """
+
+    def opening() -> tuple[Opened, Upkeep]:
+        opened = open_database(path, clock=clock, connect=connect)
+        return opened, Upkeep(opened.database, settings, clock=clock, monotonic=time.monotonic)
+
+    opened, upkeep = await trio.to_thread.run_sync(opening)
+    store = Store(opened, path, settings, upkeep=upkeep, connect=connect, on_trouble=on_trouble)
+    try:
+        yield store
+    finally:
+        await store.aclose()

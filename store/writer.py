@@ -1,0 +1,252 @@
+"""The thread that writes: one batch after the other, again and again while the disk refuses, upkeep in between."""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from errors import PoolClosed
+from store.backlog import Backlog, Batch
+from store.database import Database
+from store.disk import Disk
+from store.failures import REFUSED_ROW
+from store.records import EventRow, StoreStatistics
+from store.settings import StoreSettings
+from store.upkeep import Upkeep
+
+__all__ = ["Trouble", "Writer"]
+
+Trouble = Callable[[str, dict[str, Any]], None]
+"""Told what a person should know: a kind, and facts that can be written as JSON."""
+
+_FIRST_REFUSALS = 5
+_logger = logging.getLogger("pool.store")
+
+
+class Writer:
+    """Owns the database from ``start`` on. The public methods belong to one other thread, the event loop's.
+
+    ``on_change`` and ``on_trouble`` are called by either thread, never with the lock held.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: StoreSettings,
+        upkeep: Upkeep,
+        *,
+        on_change: Callable[[], None],
+        on_trouble: Trouble,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._upkeep = upkeep
+        self._on_change = on_change
+        self._on_trouble = on_trouble
+        self._work = threading.Condition(threading.Lock())
+        # Everything from here to the thread's own is read and changed with the lock held.
+        self._backlog = Backlog(settings.backlog)
+        self._disk = Disk(settings.retry)
+        self._busy_since: float | None = None
+        self._is_closing = False
+        self._has_ended = False
+        self._rows_written = 0
+        # The thread's own.
+        self._upkeep_at: float | None = 0.0
+        self._has_given_up = False
+
+    # --- for the event loop -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin. The thread does not keep the process alive, should the disk never answer."""
+        threading.Thread(target=self._run, name="store", daemon=True).start()
+
+    def put(self, change: Callable[[Backlog], None]) -> None:
+        """Add to what waits. Raises PoolClosed after ``close``."""
+        with self._work:
+            if self._is_closing:
+                raise PoolClosed("the store is closed and takes nothing more")
+            change(self._backlog)
+            if self._busy_since is None:
+                self._busy_since = time.monotonic()
+            is_over = self._backlog.cost > self._settings.backlog
+            if not self._disk.is_degraded:
+                self._work.notify()
+        if is_over:
+            self.note_stall()
+
+    def note_stall(self) -> None:
+        """Stop relying on the disk when it has not taken a write for too long; harmless while it has not."""
+        now = time.monotonic()
+        with self._work:
+            since = self._busy_since
+            if self._disk.is_degraded or since is None or now - since < self._settings.stall:
+                return
+            self._disk.stalled(f"no answer for {self._settings.stall:g} s", now)
+            self._backlog.is_tight = True
+        self._tell_degraded()
+
+    def close(self) -> None:
+        """Write what waits, once more if the disk refuses, then end; ``has_ended`` tells when."""
+        with self._work:
+            self._is_closing = True
+            self._work.notify()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the thread is done with the database."""
+        return self._has_ended
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the disk refuses."""
+        return self._disk.is_degraded
+
+    @property
+    def position(self) -> int:
+        """How many changes have been asked for."""
+        return self._backlog.position
+
+    @property
+    def written(self) -> int:
+        """Up to which change all are durable."""
+        return self._backlog.written
+
+    @property
+    def bytes_waiting(self) -> int:
+        """What is not durable yet, as it takes memory."""
+        return self._backlog.cost
+
+    @property
+    def gone(self) -> int:
+        """Highest seq of events that cannot be read any more."""
+        return max(self._database.gone, self._backlog.gone)
+
+    def unwritten_events(self) -> list[EventRow]:
+        """The events in memory only, as they came."""
+        with self._work:
+            return self._backlog.events()
+
+    def statistics(self) -> StoreStatistics:
+        """Figures of this moment; counts what waits."""
+        with self._work:
+            return StoreStatistics(
+                rows_waiting=self._backlog.changes,
+                bytes_waiting=self._backlog.cost,
+                rows_written=self._rows_written,
+                degraded=self._disk.is_degraded,
+                lost=self._backlog.lost,
+                last_error=self._disk.last_error,
+            )
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while (work := self._next_work()) is not None:
+                if isinstance(work, Batch):
+                    self._write(work)
+                else:
+                    self._do_upkeep()
+            self._finish()
+        finally:
+            self._has_ended = True
+            self._on_change()
+
+    def _next_work(self) -> Batch | Literal["upkeep"] | None:
+        """Wait for something to do; None = the end."""
+        with self._work:
+            while not (self._is_closing and (self._backlog.is_empty or self._has_given_up)):
+                now = time.monotonic()
+                pause = 0.0 if self._is_closing else self._disk.pause(now)
+                if not pause and (batch := self._backlog.take()) is not None:
+                    return batch
+                if not self._disk.is_degraded and self._upkeep_at is not None:
+                    pause = max(0.0, self._upkeep_at - now)
+                    if not pause:
+                        return "upkeep"
+                self._work.wait(pause or None)
+            return None
+
+    def _write(self, batch: Batch) -> None:
+        try:
+            if self._disk.failures:
+                self._database.reopen()
+            refused = self._put_down(batch)
+        except Exception as exc:  # noqa: BLE001  # whatever it is: nothing may be lost, and no flush may wait for ever
+            self._failed(exc)
+        else:
+            self._succeeded(batch, refused)
+            self._attempt_upkeep(lambda: self._upkeep.catch_up(len(batch.events), is_awaited=self._is_awaited))
+            self._upkeep_at = time.monotonic() if not self._disk.is_degraded else self._upkeep_at
+
+    def _put_down(self, batch: Batch) -> list[str]:
+        try:
+            self._database.write(batch)
+        except REFUSED_ROW:
+            return self._database.write_what_fits(batch)
+        return []
+
+    def _failed(self, exc: Exception) -> None:
+        if not isinstance(exc, sqlite3.Error):
+            _logger.error("a defect keeps the store from writing", exc_info=exc)
+        with self._work:
+            is_news = self._disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
+            self._has_given_up = self._is_closing
+            self._backlog.is_tight = True
+            self._backlog.give_back()
+        if is_news:
+            self._tell_degraded()
+
+    def _succeeded(self, batch: Batch, refused: list[str]) -> None:
+        now = time.monotonic()
+        with self._work:
+            since = self._disk.degraded_since
+            self._rows_written += batch.changes - len(refused)
+            self._backlog.done(refused=len(refused))
+            has_recovered = self._disk.succeeded(self._backlog.written, self._backlog.position)
+            self._backlog.is_tight = self._disk.is_degraded
+            self._busy_since = None if self._backlog.is_empty else now
+            lost = self._backlog.lost
+        self._on_change()
+        if refused:
+            self._on_trouble("store_rows_refused", {"rows": len(refused), "errors": refused[:_FIRST_REFUSALS]})
+        if has_recovered and since is not None:
+            self._on_trouble("store_recovered", {"seconds": round(now - since, 3), "lost": lost})
+
+    def _tell_degraded(self) -> None:
+        facts = self.statistics()
+        details = {"path": str(self._database.path), "error": facts.last_error, "rows_waiting": facts.rows_waiting}
+        self._on_change()
+        self._on_trouble("store_degraded", details)
+
+    def _is_awaited(self) -> bool:
+        return not self._backlog.is_empty
+
+    def _do_upkeep(self) -> None:
+        has_more = self._attempt_upkeep(self._upkeep.step)
+        if not has_more:
+            rest = self._upkeep.rest
+            self._upkeep_at = None if rest is None else time.monotonic() + rest
+
+    def _attempt_upkeep(self, step: Callable[[], bool | None]) -> bool:
+        """Nothing is lost when upkeep fails; it is tried again after the next write."""
+        try:
+            return bool(step())
+        except sqlite3.Error as exc:
+            _logger.warning("the store cannot tidy up: %s", exc)
+            return False
+
+    def _finish(self) -> None:
+        with self._work:
+            unwritten = self._backlog.changes
+        try:
+            if unwritten:
+                _logger.error("%d rows could not be written to %s and are lost", unwritten, self._database.path)
+                self._database.close()
+            else:
+                self._database.close_cleanly()
+        except sqlite3.Error as exc:
+            _logger.warning("%s could not be closed in good order: %s", self._database.path, exc)
