@@ -12,6 +12,8 @@ from pool.tables import Mode, SessionState, WaiterState, WorkerState
 __all__ = ["Fleet"]
 
 _MAX_RESUME_FAILURES = 2
+_AT_ONCE = frozenset({"mismatch", "outdated"})
+"""Reasons to go that wait for no replacement: it would be of the same kind."""
 _REPLACED = frozenset({"age", "turns", "rss", "recycle"})
 _AGE_JITTER = 0.1
 
@@ -32,6 +34,8 @@ class Fleet:
         self._starts.ready(worker)
         state.move_worker(worker, WorkerState.IDLE)
         state.notify("worker_ready", worker=worker.id)
+        if worker.outdated and not worker.kind.waiters:
+            worker.retiring = "outdated"
         self.arm_age(worker)
         self.refresh(worker)
         self._release_predecessor(worker)
@@ -48,6 +52,7 @@ class Fleet:
             return
         if before is WorkerState.LEASED:
             self._state.move_worker(worker, WorkerState.IDLE)
+            worker.retiring = "outdated" if worker.outdated else worker.retiring
         if self._retire_if_due(worker):
             return
         if worker not in self._state.index:
@@ -175,6 +180,7 @@ class Fleet:
 
     def condemn(self, worker: Worker, why: str) -> None:
         """Stop the worker at its next turn boundary; where ``why`` asks for it, start a replacement first."""
+        why = "outdated" if worker.outdated else why
         if worker.state not in (WorkerState.IDLE, WorkerState.LEASED) or worker.retiring in ("mismatch", why):
             return
         worker.retiring = why
@@ -184,6 +190,14 @@ class Fleet:
                 self._starts.spawn(kind, replaces=worker)
         self.refresh(worker)
 
+    def outdate(self, worker: Worker) -> None:
+        """Nobody will ask for its kind again: stop it, as soon as it serves nobody who still does."""
+        worker.outdated = True
+        if worker.state is WorkerState.STARTING and not worker.kind.waiters:
+            self.stop(worker, StopReason.RETIRED)
+        else:
+            self.condemn(worker, "outdated")
+
     def _retire_if_due(self, worker: Worker) -> bool:
         """Stop a quiescent worker that is to go: over ``max``, or retiring and not waiting for its replacement."""
         if self._state.mode in (Mode.DRAINING, Mode.CLOSED):
@@ -192,7 +206,7 @@ class Fleet:
         if self._starts.slots_coming < 0:
             self.stop(worker, StopReason.RETIRED)
             return True
-        if worker.retiring is None or (worker.successor is not None and worker.retiring != "mismatch"):
+        if worker.retiring is None or (worker.successor is not None and worker.retiring not in _AT_ONCE):
             return False
         self.stop(worker, StopReason.RETIRED)
         return True
@@ -307,6 +321,8 @@ class Fleet:
 
     def _leaves_a_gap(self, worker: Worker, *, crashed: bool) -> bool:
         """Whether the lost worker is to be started again although nobody may be waiting for it."""
+        if worker.outdated:
+            return False
         if worker.state is WorkerState.STARTING or worker.failure is FailureKind.START:
             return worker.was_owed
         if crashed or worker.stop_reason is StopReason.FAILED:

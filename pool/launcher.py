@@ -155,6 +155,10 @@ class LocalLauncher:
             launcher.close()
             shutil.rmtree(directory, ignore_errors=True)
 
+    def reconfigure(self, settings: RpcSettings) -> None:
+        """Other limits and times for workers that are started from now on; living ones keep theirs."""
+        self._settings = settings
+
     def close(self) -> None:
         """Remove the instance's cgroup; its workers are gone by then."""
         if self.cgroup is not None:
@@ -201,7 +205,7 @@ class LocalLauncher:
         """Where its stderr goes; the oldest worker's files make room."""
         log = self._made("logs") / f"{worker_id}.log"
         self._logs.append(log)
-        if len(self._logs) > self._settings.log_workers:
+        while len(self._logs) > self._settings.log_workers:
             oldest = self._logs.popleft()
             for path in (oldest, rotated(oldest)):
                 path.unlink(missing_ok=True)

@@ -66,6 +66,7 @@ class PoolMachine:
             stimuli.StopWorker: self._stop_worker,
             stimuli.RecycleWorker: self._recycle_worker,
             stimuli.Prewarmed: self._prewarmed,
+            stimuli.ProfilesChanged: self._profiles_changed,
             stimuli.Tick: self._tick,
             stimuli.Reconfigure: self._reconfigure,
             stimuli.Pause: self._pause,
@@ -280,6 +281,12 @@ class PoolMachine:
     def _prewarmed(self, prewarmed: stimuli.Prewarmed) -> None:
         self._upkeep.set_targets(prewarmed.targets)
         self._fleet.reclaim()
+
+    def _profiles_changed(self, changed: stimuli.ProfilesChanged) -> None:
+        state, current = self._state, changed.signatures
+        self._upkeep.give_up([kind for kind in state.kinds.values() if kind.profile.signature not in current])
+        for worker in [each for each in state.workers.values() if each.kind.profile.signature not in current]:
+            self._fleet.outdate(worker)
 
     # --- the pool ---------------------------------------------------------------------------------------------------
 

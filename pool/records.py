@@ -179,6 +179,7 @@ class Worker:
         "idle_timer",
         "kind",
         "ordinary",
+        "outdated",
         "preparation",
         "proven",
         "ready_at",
@@ -225,6 +226,8 @@ class Worker:
         """Whether it ever served a conversation."""
         self.retiring: str | None = None
         """Why it is to stop at the next turn boundary."""
+        self.outdated = False
+        """Whether the settings yield its kind no more."""
         self.successor: Worker | None = None
         self.replaced = False
         """Whether its replacement has been started."""

@@ -181,8 +181,12 @@ class Starts:
     def forgive(self) -> None:
         """Nothing is owed any more: the pool is full."""
         for kind in list(self._state.owed):
-            self._owe(kind, -kind.owed)
+            self.forgive_kind(kind)
             self._state.prune(kind)
+
+    def forgive_kind(self, kind: Kind) -> None:
+        """Nothing of this kind is owed any more."""
+        self._owe(kind, -kind.owed)
 
     def _owe(self, kind: Kind, more: int) -> None:
         kind.owed += more

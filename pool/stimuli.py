@@ -20,6 +20,7 @@ __all__ = [
     "Hold",
     "Pause",
     "Prewarmed",
+    "ProfilesChanged",
     "Quiet",
     "Reconfigure",
     "RecycleWorker",
@@ -193,6 +194,16 @@ class Prewarmed(msgspec.Struct, frozen=True):
     targets: tuple[tuple[CapabilityProfile, int], ...]
 
 
+class ProfilesChanged(msgspec.Struct, frozen=True):
+    """The settings have changed: what agents, roles and sessions yield from now on are ``signatures``.
+
+    Workers of other profiles stop: idle ones at once, those in use at their next turn boundary, starting ones once
+    nobody waits for them. None of those profiles is kept warm any more. It says nothing about requests to come.
+    """
+
+    signatures: frozenset[str]
+
+
 class Tick(msgspec.Struct, frozen=True):
     """Time has passed: sent at ``next_wakeup`` and at the maintenance interval."""
 
@@ -237,6 +248,7 @@ Stimulus = (
     | StopWorker
     | RecycleWorker
     | Prewarmed
+    | ProfilesChanged
     | Tick
     | Reconfigure
     | Pause

@@ -1,5 +1,7 @@
 """Workers for nobody in particular: what was lost is started again, and what is to be kept warm is kept warm."""
 
+from collections.abc import Iterable
+
 from pool.records import Kind
 from pool.starts import Starts
 from pool.state import State
@@ -27,6 +29,15 @@ class Upkeep:
         state.targets = tuple({state.kind_of(profile): None for profile, count in targets if count > 0})
         for kind in old:
             state.prune(kind)
+
+    def give_up(self, kinds: Iterable[Kind]) -> None:
+        """Neither keep these kinds warm nor start again what was lost of them."""
+        state = self._state
+        for kind in kinds:
+            kind.target = 0
+            self._starts.forgive_kind(kind)
+            state.prune(kind)
+        state.targets = tuple(kind for kind in state.targets if kind.target)
 
     def run(self) -> None:
         """Start what is owed and what is missing, as far as limits and budgets allow."""

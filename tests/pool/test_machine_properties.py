@@ -165,6 +165,13 @@ class MachineHistory(RuleBasedStateMachine):
     def prewarm(self, profile: CapabilityProfile, count: int) -> None:
         self.world.tell(stimuli.Prewarmed(((profile, count),)))
 
+    @rule(current=st.sets(st.sampled_from([profile.signature for profile in PROFILES])))
+    def change_profiles(self, current: set[str]) -> None:
+        self.world.tell(stimuli.ProfilesChanged(frozenset(current)))
+        for name, paper in self.world.workers.items():
+            idle = paper.at_rest and self.world.machine._state.workers[name].quiescent
+            assert not idle or paper.profile.signature in current, "an idle worker is out of date"
+
     @precondition(lambda self: self.world.workers)
     @rule(choice=CHOICE, recycle=st.booleans())
     def operate(self, choice: Random, recycle: bool) -> None:  # noqa: FBT001  # Hypothesis passes it by name
