@@ -32,9 +32,9 @@ def render_template(root: type[msgspec.Struct]) -> str:
     """The whole file for the settings that ``root`` describes: loaded as it is, or uncommented, it is the defaults."""
     lines = [*_prose("Settings of pool. A line such as #key = value shows a default: remove the # to change it.")]
     lines += _prose('Times are written "500ms", "30s", "5m", "2h" or "1d", sizes "64KiB", "10MB" or "1GiB".')
-    lines += _keys(root)
+    lines += _keys(root, ())
     for path, kind in _tables(root, ()):
-        lines += ["", "", *_prose(_first_paragraph(kind)), f"[{'.'.join(path)}]", *_keys(kind)]
+        lines += ["", "", *_prose(_first_paragraph(kind)), f"[{'.'.join(path)}]", *_keys(kind, path)]
     return "\n".join(lines) + "\n"
 
 
@@ -86,32 +86,34 @@ def _tables(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[tuple
     for field in msgspec.structs.fields(kind):
         place = (*path, *field.encode_name.split("."))
         inner = _bare(field.type)
-        if _is_struct(inner):
+        if _is_table(field):
             yield place, inner
             yield from _tables(inner, place)
-        elif (entry := _entry_of(inner, dict)) and field.encode_name in _SAMPLE_NAMES:
-            yield (*place, _SAMPLE_NAMES[field.encode_name]), entry
+        elif _has_sample(field):
+            yield (*place, _SAMPLE_NAMES[field.encode_name]), _entry_of(inner, dict)
 
 
-def _keys(kind: type[msgspec.Struct]) -> Iterator[str]:
+def _keys(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[str]:
     """The lines of the keys that stand in the table itself."""
     texts = _texts(kind)
     for field in msgspec.structs.fields(kind):
         inner = _bare(field.type)
-        if _is_struct(inner) or field.encode_name in _SAMPLE_NAMES:
+        if _is_table(field) or _has_sample(field):
             continue
-        default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
         yield ""
         yield from _prose(texts.get(field.name, ""))
         yield from _choices(inner)
-        yield from _entry_example(field.encode_name, inner)
-        yield _line(field.encode_name, inner, default)
+        yield from _entry_example(".".join((*path, field.encode_name)), inner)
+        yield f"{'# ' if _default(field) is None else '#'}{_line(field)}"
 
 
-def _line(name: str, kind: Any, default: Any) -> str:
+def _line(field: msgspec.structs.FieldInfo) -> str:
+    """A key with its default, or with an example where it has none."""
+    default = _default(field)
     if default is None or default is msgspec.NODEFAULT:
-        return f"# {name} = {inline(_example(kind))}    (unset by default)"
-    return f"#{name} = {inline(spelled(default))}"
+        why = "needed" if default is msgspec.NODEFAULT else "unset by default"
+        return f"{field.encode_name} = {inline(_example(_bare(field.type)))} ({why})"
+    return f"{field.encode_name} = {inline(spelled(default))}"
 
 
 def _choices(kind: Any) -> Iterator[str]:
@@ -129,18 +131,19 @@ def _entry_example(name: str, kind: Any) -> Iterator[str]:
     entry = _entry_of(kind, list) or _entry_of(kind, dict)
     if entry is None:
         return
-    header = f"[[{name}]]" if _entry_of(kind, list) else f"{name}.NAME"
-    yield from _prose(f"An entry, {header} - {_first_paragraph(entry)}")
+    header = f"[[{name}]]" if _entry_of(kind, list) else f"[{name}.NAME]"
+    yield from _prose(f"An entry, {header}: {_first_paragraph(entry)}")
     texts = _texts(entry)
     for field in msgspec.structs.fields(entry):
-        shown = _line(field.encode_name, _bare(field.type), field.default).lstrip("# ")
-        yield from _prose(f"{shown}  {texts.get(field.name, '')}".rstrip(), indent="  ")
+        yield from _prose(f"{_line(field)} # {texts.get(field.name, '')}".removesuffix(" # "), indent="  ")
 
 
 def _example(kind: Any) -> Any:
     """A value of that type, for keys that have no default."""
     if get_origin(kind) is Literal:
         return get_args(kind)[0]
+    if _is_struct(kind):
+        return {field.encode_name: _example(_bare(field.type)) for field in msgspec.structs.fields(kind)}
     if get_origin(kind) in (list, dict):
         return [] if get_origin(kind) is list else {}
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -158,6 +161,20 @@ def _bare(kind: Any) -> Any:
     if get_origin(kind) in (Union, UnionType):
         return _bare(next(option for option in get_args(kind) if option is not type(None)))
     return kind
+
+
+def _is_table(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether the field has a table of its own; a struct that is unset by default has none."""
+    return _is_struct(_bare(field.type)) and field.default is not None
+
+
+def _has_sample(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether the field holds tables by name, one of which can be shown without changing anything."""
+    return field.encode_name in _SAMPLE_NAMES and _entry_of(_bare(field.type), dict) is not None
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _is_struct(kind: Any) -> bool:

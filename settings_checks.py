@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
+from errors import UsageError
 from pool.settings import PoolSettings
+from profiles import build_profile
+from router.check import router_problems
 from settings_problems import Problem, suggestion
 from settings_tables import Settings
 from settings_text import KeyPath
@@ -39,8 +42,11 @@ _AT_LEAST: dict[tuple[str, ...], int] = {
     ("gateway", "events", "ring"): 64 * _KIB,
     ("gateway", "outcomes"): 1,
     ("gateway", "runs"): 1,
+    ("gateway", "sessions"): 1,
     ("gateway", "delegate_depth"): 0,
     ("gateway", "delegate_fan_out"): 1,
+    ("store", "events"): 1,
+    ("store", "backlog"): 64 * _KIB,
 }
 _MORE_THAN_ZERO: list[tuple[str, ...]] = [
     *(("pool", name) for name in ("waiting_timeout", "age_step", "spawn_rate", "start_timeout", "reset_timeout")),
@@ -49,6 +55,7 @@ _MORE_THAN_ZERO: list[tuple[str, ...]] = [
     ("pool", "maintenance_interval"),
     ("rpc", "request_timeout"),
     ("rpc", "ui_timeout"),
+    *(("store", name) for name in ("stall", "retry", "close_timeout")),
 ]
 
 
@@ -59,6 +66,8 @@ def check_settings(settings: Settings) -> list[Problem]:
         *_lane_problems(settings.gateway.queue.lanes),
         *_pool_problems(settings.pool),
         *_prewarm_problems(settings),
+        *_agent_problems(settings),
+        *(Problem(path, text) for path, text in router_problems(settings.router, settings)),
     ]
 
 
@@ -107,6 +116,15 @@ def _prewarm_problems(settings: Settings) -> Iterator[Problem]:
     total = sum(entry.count for entry in settings.pool.prewarm)
     if total > max(settings.pool.max, 0):
         yield Problem(("pool", "prewarm"), f"asks for {total} workers, more than pool.max = {settings.pool.max}")
+
+
+def _agent_problems(settings: Settings) -> Iterator[Problem]:
+    """What no worker could be started with, found before somebody asks for one."""
+    for name in settings.agents:
+        try:
+            build_profile(settings, name, "default", "/")
+        except UsageError as exc:
+            yield Problem(("agents", name), exc.message)
 
 
 def _unknown(what: str, name: str, known: list[str], path: KeyPath) -> Iterator[Problem]:

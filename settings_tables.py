@@ -5,11 +5,15 @@ from typing import Any
 
 import msgspec
 
+from doors.log_settings import LogSettings
+from gateway.prompts import GatewayPrompts
 from gateway.settings import GatewaySettings
 from pool.settings import PoolSettings
 from profiles.settings import ProfilesSettings
+from router.settings import RouterSettings
 from rpc.settings import RpcSettings
 from settings_text import KeyPath
+from store.settings import StoreSettings
 
 __all__ = ["DOTTED", "Settings", "as_written", "file_shape", "struct_shape"]
 
@@ -24,9 +28,13 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
     """Where transcripts, logs and the lock live; empty = the user's state directory."""
     socket: str = ""
     """Path of the control socket; empty = in the runtime directory, else in ``data_dir``."""
+    gateway_prompts: GatewayPrompts = msgspec.field(default=GatewayPrompts(), name="agents.gateway_prompts")
     pool: PoolSettings = PoolSettings()
     rpc: RpcSettings = RpcSettings()
+    router: RouterSettings = RouterSettings()
     gateway: GatewaySettings = GatewaySettings()
+    store: StoreSettings = StoreSettings()
+    log: LogSettings = LogSettings()
 
 
 DOTTED = {
