@@ -39,10 +39,9 @@ def find_session(settings: RouterSettings, source: MessageSource, agent: str) ->
             reason="one conversation for each group" + (" and topic" if source.topic_id else ""),
         )
     thread = source.thread_id or (source.chat_id if source.chat_type == "thread" else None)
+    key = ChannelKey(agent=agent, channel=source.channel, chat=source.chat_id, thread=thread)
     return SessionFinding(
-        key=format_session_key(
-            ChannelKey(agent=agent, channel=source.channel, chat=source.chat_id, thread=thread or None)
-        ),
+        key=format_session_key(key),
         form="channel",
         reason="one conversation for each " + ("thread" if thread else "channel"),
     )

@@ -183,6 +183,8 @@ def test_an_escape_that_means_no_character_is_refused(text: str) -> None:
         lambda: CronKey("\n" * 200),
         lambda: FreeKey("agent:x"),
         lambda: FreeKey("Cron:x"),
+        lambda: FreeKey(""),
+        lambda: FreeKey("a" * 513),
         lambda: FreeKey("a\u200bb"),
     ],
 )

@@ -114,7 +114,9 @@ def test_a_path_with_a_nul_is_refused() -> None:
 )
 def test_no_workspace_lies_among_transcripts(path: str) -> None:
     with pytest.raises(UsageError, match="where transcripts and files of other conversations are"):
-        find_workspace(RouterSettings(workspace_dirs={"coder": path}), PLAIN, "main", "coder", Path("/data/."))
+        find_workspace(
+            RouterSettings(workspace_dirs={"coder": path}), PLAIN, "main", "coder", Path("/elsewhere/../data")
+        )
 
 
 @pytest.mark.parametrize("path", ["/data", "/data/sessions2", "/data/workspaces/sessions", "/sessions"])
