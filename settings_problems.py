@@ -47,7 +47,8 @@ def type_problems(value: Any, kind: Any, path: KeyPath = ()) -> Iterator[Problem
         try:
             msgspec.convert(value, kind, dec_hook=decode_unit)
         except msgspec.ValidationError as exc:
-            yield _narrow(value, kind, path) or _problem(exc, path, value, kind)
+            whole = _problem(exc, path, value, kind)
+            yield _narrow(value, kind, whole) or whole
 
 
 def suggestion(key: str, known: Iterable[str]) -> str:
@@ -85,14 +86,25 @@ def _bare(kind: Any) -> Any:
     return kind
 
 
-def _narrow(value: Any, kind: Any, path: KeyPath) -> Problem | None:
-    """Blame one entry of a table for what a struct's own check says about the whole."""
+def _narrow(value: Any, kind: Any, whole: Problem) -> Problem | None:
+    """Blame one entry of a table for what a struct's own check says about the whole, where it alone says the same."""
+    if _needs_something(kind):
+        return None
     for place, part in _parts(value):
         try:
             msgspec.convert(part, kind, dec_hook=decode_unit)
         except msgspec.ValidationError as exc:
-            return _problem(exc, path + place, value, None)
+            alone = _problem(exc, whole.path + place, value, None)
+            if alone.text == whole.text:
+                return alone
     return None
+
+
+def _needs_something(kind: Any) -> bool:
+    """Whether a table of that type has keys that cannot be left out, so that one entry alone says nothing."""
+    kind = _bare(kind)
+    is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return is_struct and any(field.required for field in msgspec.structs.fields(kind))
 
 
 def _parts(value: Any) -> Iterator[tuple[KeyPath, dict[str, Any]]]:

@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from settings import Problem, Settings, SettingsError, check_settings, find_settings_file, load_settings
+from profiles import AgentSettings, build_profile
+from profiles.settings import AgentDefaults
+from settings import Problem, Settings, SettingsError, check_settings, find_settings_file, load_settings, parse_settings
+from settings_tables import file_shape, struct_shape
 from settings_text import lines_of_keys
+from wire.units import Seconds
 
 SAMPLES = Path(__file__).parent.parent / "fixtures" / "settings"
 BAD = sorted((SAMPLES / "bad").glob("*.toml"))
@@ -45,11 +49,45 @@ def test_every_room_gets_its_own_values() -> None:
     assert settings.pool.idle_timeout == 300.0
     assert settings.pool.max_rss == 800 * 1024 * 1024
     assert settings.rpc.max_line_bytes == 16 * 1024 * 1024
-    assert settings.gateway.run_timeout == 1200.0
+    assert settings.agent_defaults.timeout_seconds == 1200.0
+    assert settings.gateway_prompts.media is False
+    assert settings.gateway.queue.mode == "collect"
+    assert settings.gateway.queue.lanes == {"cron": 2}
+    assert settings.router.bindings[0].agent == "pi"
+    assert settings.store.events_age == 7 * 86400.0
+    assert (settings.log.level, settings.log.format) == ("warning", "json")
+    assert list(settings.agents) == ["main", "pi"], "tables of their own beside the agents are no agents"
     assert settings.agents["pi"].dialect == "pi"
     assert settings.role_names() == ["default", "reviewer", "writer"]
     assert settings.skills.base == ["~/skills/writing", "~/skills/review"]
     assert [entry.count for entry in settings.pool.prewarm] == [2, 1]
+
+
+def test_a_runs_default_timeout_is_its_agents_own_else_that_of_all_and_zero_is_none() -> None:
+    settings = load_settings(SAMPLES / "good" / "full.toml")
+    assert settings.timeout_of("main") == 1200.0
+    assert settings.timeout_of("pi") is None
+    assert settings.timeout_of("nobody") == 1200.0
+    assert Settings().timeout_of("main") == 600.0
+    assert Settings(agent_defaults=AgentDefaults(timeout_seconds=Seconds(0))).timeout_of("main") is None
+
+
+def test_a_timeout_makes_no_other_profile() -> None:
+    plain, limited = (Settings(agents={"main": AgentSettings(timeout_seconds=limit)}) for limit in (None, Seconds(5)))
+    assert build_profile(plain, "main", "default", "/") == build_profile(limited, "main", "default", "/")
+
+
+def test_the_shape_of_the_file_and_of_the_struct_are_inverse() -> None:
+    table = {"agents": {"defaults": {"a": 1}, "gateway_prompts": {"b": 2}, "main": {"c": 3}}, "pool": {"max": 1}}
+    shaped = struct_shape(table)
+    assert shaped == {
+        "agents": {"main": {"c": 3}},
+        "agents.defaults": {"a": 1},
+        "agents.gateway_prompts": {"b": 2},
+        "pool": {"max": 1},
+    }
+    assert file_shape(shaped) == table
+    assert list(file_shape(shaped)["agents"])[-1] == "main", "tables for all agents come before those of one"
 
 
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
@@ -93,6 +131,48 @@ def test_a_problem_reads_like_the_file(path: tuple[str | int, ...], shown: str) 
     assert str(Problem(path, "x")) == shown
 
 
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "right"),
+    [
+        ("gateway.queue.cap", 0, 1),
+        ("gateway.queue.pending", 0, 1),
+        ("gateway.queue.lanes.cron", 0, 1),
+        ("gateway.dedupe.entries", 0, 1),
+        ("gateway.events.ring", 65535, 65536),
+        ("gateway.outcomes", 0, 1),
+        ("gateway.runs", 0, 1),
+        ("gateway.sessions", 0, 1),
+        ("gateway.delegate_depth", -1, 0),
+        ("gateway.delegate_fan_out", 0, 1),
+        ("store.events", 0, 1),
+        ("store.backlog", 65535, 65536),
+        ("store.stall", 0, 0.001),
+        ("store.retry", 0, 0.001),
+        ("store.close_timeout", 0, 0.001),
+        ("gateway.queue.debounce", -1, 0),
+        ("gateway.dedupe.window", -1, 0),
+        ("gateway.idempotency_window", -1, 0),
+        ("gateway.outcome_age", -1, 0),
+        ("store.events_age", -1, 0),
+        ("agents.defaults.timeout_seconds", -1, 0),
+        ("pool.max_turns", -1, 0),
+        ("pool.waiting_timeout", 0, 0.001),
+        ("rpc.log_workers", 0, 1),
+        ("rpc.ui_timeout", 0, 0.001),
+    ],
+)
+def test_a_number_out_of_its_bounds_is_refused_and_the_last_one_within_is_not(
+    key: str, wrong: float, right: float, tmp_path: Path
+) -> None:
+    parse_settings(f"{key} = {right}", tmp_path / "pool.toml")
+    with pytest.raises(SettingsError) as refusal:
+        parse_settings(f"{key} = {wrong}", tmp_path / "pool.toml")
+    assert [str(problem).partition(":")[0] for problem in refusal.value.problems] == [key]
+
+
 # --- what the command line puts over it -----------------------------------------------------------------------------
 
 
@@ -118,6 +198,16 @@ def test_a_relative_data_dir_starts_at_the_file_and_a_tilde_at_home(
     assert load_settings(path).data_dir == "/home/someone/state"
     monkeypatch.chdir(tmp_path)
     assert load_settings(path, data_dir="here").data_dir == str(tmp_path / "here")
+
+
+def test_a_file_of_hooks_is_looked_for_beside_the_settings(tmp_path: Path) -> None:
+    path = tmp_path / "pool.toml"
+    path.write_text('[gateway]\nhooks = "hooks.py"\n')
+    with pytest.raises(SettingsError, match=rf"pool.toml:2: gateway.hooks: there is no file {tmp_path}/hooks.py"):
+        load_settings(path)
+    (tmp_path / "hooks.py").touch()
+    assert load_settings(path).gateway.hooks == str(tmp_path / "hooks.py")
+    assert load_settings(None).gateway.hooks == ""
 
 
 def test_without_any_data_dir_it_is_the_state_directory_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
