@@ -1,0 +1,144 @@
+"""Hooks of the gateway: functions of the operator's own that hear of what happens, and may have a say in messages.
+
+They come from the Python file that ``gateway.hooks`` names and from entry points of the group ``pool.hooks`` (each a
+module, or one function). A function says by its decorator which events it is for, and takes what happened as its only
+argument::
+
+    import trio
+    from gateway.hooks import Drop, hook
+
+    @hook("message:received")
+    def tidy(message):
+        if message.text.startswith("#"):
+            return Drop("a note to self")
+        return message.text.replace("colour", "color")
+
+    @hook("command:new", "command:reset")
+    async def log(command):
+        await trio.Path("resets.log").write_text(command.session)
+
+Plain functions run in a thread, ``async`` ones (trio's) in the event loop, where they must not block. Those of entry
+points come first, by name, then those of the file in their order; of one event one after the other. A hook that raises,
+takes longer than five seconds or returns what makes no sense costs a warning and counts as if it had said nothing.
+
+============================  ===========================  ==========================================================
+event                         argument                     what may be returned (None: nothing)
+============================  ===========================  ==========================================================
+``agent:bootstrap``           ``AgentBootstrap``           a text, or a list of texts, for the system prompt
+``command:new|reset|stop``    ``CommandGiven``             -
+``gateway:start|stop``        ``GatewayLife``              -
+``session:start|end``         ``SessionLife``              -
+``message:received|sending``  ``MessageSeen``              the text to go on with, or ``Drop(reason)``
+``message:sent``              ``MessageSeen``              -
+============================  ===========================  ==========================================================
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, get_args
+
+import msgspec
+
+from router.source import MessageSource
+
+__all__ = [
+    "HOOK_NAMES",
+    "AgentBootstrap",
+    "CommandGiven",
+    "Drop",
+    "GatewayLife",
+    "HookName",
+    "HookTable",
+    "MessageSeen",
+    "SessionLife",
+    "hook",
+    "names_of",
+]
+
+HookName = Literal[
+    "agent:bootstrap",
+    "command:new",
+    "command:reset",
+    "command:stop",
+    "gateway:start",
+    "gateway:stop",
+    "session:start",
+    "session:end",
+    "message:received",
+    "message:sending",
+    "message:sent",
+]
+HOOK_NAMES: tuple[HookName, ...] = get_args(HookName)
+
+_MARK = "__pool_hooks__"
+HookT = TypeVar("HookT", bound=Callable[..., Any])
+
+
+class AgentBootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """The system prompt of an agent in a role is being put together; ``workspace`` is a directory."""
+
+    agent: str
+    role: str
+    workspace: str
+
+
+class CommandGiven(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody has given the session a slash command. ``source`` is None for a front end that is no channel."""
+
+    command: Literal["new", "reset", "stop"]
+    session: str
+    source: MessageSource | None = None
+
+
+class GatewayLife(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway takes requests from now on, or no longer; its own files are in ``data_dir``."""
+
+    data_dir: str
+
+
+class SessionLife(msgspec.Struct, frozen=True, kw_only=True):
+    """A session was made, or its conversation is over. ``reason``: ``first message``, ``reset``, ``deleted`` ..."""
+
+    session: str
+    agent: str
+    role: str
+    reason: str
+    transcript: str | None = None
+
+
+class MessageSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A message on its way to the agent (received), or a reply on its way to a person (sending) or there (sent)."""
+
+    session: str
+    text: str
+    source: MessageSource | None = None
+    run_id: str | None = None
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """Returned by a hook: the message goes no further. ``reason`` is told to who sent it, if anybody is."""
+
+    reason: str = ""
+
+
+def hook(*names: HookName) -> Callable[[HookT], HookT]:
+    """Have the decorated function called at these events. Raises ValueError for a name that is none."""
+    unknown = [name for name in names if name not in HOOK_NAMES]
+    if unknown or not names:
+        said = f"there is no hook {unknown[0]!r}" if unknown else "no event is named"
+        raise ValueError(f"{said}; there are: {', '.join(HOOK_NAMES)}")
+
+    def mark(function: HookT) -> HookT:
+        setattr(function, _MARK, tuple(dict.fromkeys((*names, *names_of(function)))))
+        return function
+
+    return mark
+
+
+def names_of(function: object) -> tuple[HookName, ...]:
+    """The events a function was decorated for; none for any other object."""
+    names = vars(function).get(_MARK, ()) if hasattr(function, "__dict__") else ()
+    return names if callable(function) else ()
+
+
+HookTable = Mapping[HookName, tuple[Callable[..., Any], ...]]
+"""The functions of each event, in the order in which they are called; events without any may be missing."""
