@@ -19,7 +19,7 @@ import msgspec
 import trio
 from structlog.contextvars import bind_contextvars
 
-from doors.control_limits import ControlLimits, InputBudget
+from doors.control_limits import ControlLimits, InputBudget, InputShare
 from doors.eager import run_eagerly
 from doors.frames import (
     Incoming,
@@ -39,7 +39,6 @@ from wire.framing import LineFramer
 __all__ = ["Connection", "Handlers"]
 
 _CHUNK_BYTES = 64 * 1024
-_FREE_INPUT_BYTES = 64 * 1024
 _TURN_SECONDS = 0.001
 """How long one connection's requests are begun in a row before the others have their turn."""
 _logger = logging.getLogger("pool.control")
@@ -62,7 +61,6 @@ class Connection:
         self._sock = sock
         self._handlers = handlers
         self._limits = limits
-        self._budget = budget
         self.principal = principal
         self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall)
         self._nursery: trio.Nursery
@@ -75,9 +73,8 @@ class Connection:
         self._none_in_flight = trio.Event()
         self._tasks = 0
         self._refused_in_a_row = 0
-        self._held_bytes = 0
-        self._charged = 0
-        self._is_lost = False
+        self._share = InputShare(budget)
+        self._bytes_in_flight = 0
 
     async def run(self) -> None:
         """Serve until the peer leaves, breaks the rules, or the surrounding scope is cancelled.
@@ -89,14 +86,14 @@ class Connection:
                 self._nursery.start_soon(self._write)
                 self._nursery.start_soon(self._read)
         finally:
-            self._budget.move(-self._charged)
+            self._share.give_back(0)
             await self._say_last_words()
 
     async def _write(self) -> None:
         try:
             await self.outbox.send_forever()
         except PeerGone:
-            self._lose_peer()
+            self.outbox.lose()
             self._nursery.cancel_scope.cancel()
 
     async def _say_last_words(self) -> None:
@@ -104,12 +101,8 @@ class Connection:
             scope.deadline = trio.current_time() + self._limits.flush_grace
             try:
                 await self.outbox.flush()
-            except PeerGone:
-                self._is_lost = True
-        self.outbox.lose()
-
-    def _lose_peer(self) -> None:
-        self._is_lost = True
+            except PeerGone as exc:
+                _logger.debug("a peer did not hear the last words: %s", exc)
         self.outbox.lose()
 
     # --- requests in ------------------------------------------------------------------------------------------------
@@ -144,7 +137,7 @@ class Connection:
     async def _receive(self) -> bool:
         """Wait for whole lines; False when there will be none."""
         while not self._lines:
-            self._charge()
+            self._share.charge(self._held_bytes)
             self.outbox.send_now()
             if self._framer.violation is not None:
                 raise self._framer.violation
@@ -153,10 +146,11 @@ class Connection:
                 self._turn_ends = time.perf_counter() + _TURN_SECONDS
             elif time.perf_counter() > self._turn_ends:
                 await self._give_way()
-            chunk = self._receive_chunk()
-            if chunk == b"":
-                return False
-            self._lines.extend(self._framer.feed(chunk or b""))
+            match self._receive_chunk():
+                case b"":
+                    return False
+                case bytes(chunk):
+                    self._lines.extend(self._framer.feed(chunk))
         return True
 
     def _receive_chunk(self) -> bytes | None:
@@ -174,26 +168,14 @@ class Connection:
     async def _wind_up(self) -> None:
         """The peer sends no more. One that only closed its sending side still gets the answers it waits for."""
         if _has_hung_up(self._sock.fileno()):
-            self._lose_peer()
+            self.outbox.lose()
         elif self._in_flight:
             self._none_in_flight = trio.Event()
             await self._none_in_flight.wait()
 
-    def _charge(self) -> None:
-        share = self._share()
-        difference, self._charged = share - self._charged, share
-        if difference and not self._budget.move(difference) and difference > 0:
-            self._budget.move(-self._charged)  # at once: nobody else is to be refused for what goes now
-            self._charged = 0
-            raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
-
-    def _give_back(self) -> None:
-        share = min(self._charged, self._share())
-        self._budget.move(share - self._charged)
-        self._charged = share
-
-    def _share(self) -> int:
-        return max(0, self._framer.pending_bytes + self._held_bytes - _FREE_INPUT_BYTES)
+    @property
+    def _held_bytes(self) -> int:
+        return self._framer.pending_bytes + self._bytes_in_flight
 
     async def _accept(self, line: bytes) -> bool:
         """Take a line; whether the calling task is the reader afterwards."""
@@ -221,21 +203,21 @@ class Connection:
 
     async def _serve(self, request: "_Request") -> bool:
         """Run a request to its answer; whether the calling task is the reader afterwards."""
+        answer = None
+        is_answered = False
         try:
-            answer = await run_eagerly(self._answer(request), request.wait)
+            answer = await run_eagerly(self._answer(request), request.keep_task)
             if self.outbox.is_full:
                 await self.outbox.put(answer)
             else:
-                self.outbox.add(answer)  # the reader sends before it waits
-        except trio.Cancelled:
-            if not self._is_lost:
-                gone = PoolClosed("the supervisor closed the connection before the request had ended")
-                self.outbox.put_nowait(encode_error(request.request_id, gone))
-            raise
+                self.outbox.add(answer)  # whoever reads sends before it waits
+            is_answered = True
         finally:
-            if request.has_waited:
+            if not is_answered:
+                self.outbox.put_nowait(answer or encode_error(request.request_id, _cut_short()))
+            if request.keeps_task:
                 self._end_wait(request)
-        if not request.has_waited:
+        if not request.keeps_task:
             return True
         self.outbox.send_now()
         is_needed, self._has_reader = not self._has_reader, True
@@ -244,7 +226,7 @@ class Connection:
     def begin_wait(self, request: "_Request") -> None:
         """A request keeps the task that read it: it is in flight from now on, and another task reads."""
         self._in_flight[request.request_id] = request
-        self._held_bytes += request.size
+        self._bytes_in_flight += request.size
         self.outbox.send_now()
         self._has_reader = len(self._in_flight) < self._limits.max_requests
         if self._has_reader:
@@ -252,8 +234,8 @@ class Connection:
 
     def _end_wait(self, request: "_Request") -> None:
         del self._in_flight[request.request_id]
-        self._held_bytes -= request.size
-        self._give_back()
+        self._bytes_in_flight -= request.size
+        self._share.give_back(self._held_bytes)
         if not self._in_flight:
             self._none_in_flight.set()
 
@@ -297,7 +279,7 @@ class Connection:
 class _Request:
     """A request, and to the handlers its caller."""
 
-    __slots__ = ("_connection", "has_waited", "method", "params", "request_id", "size")
+    __slots__ = ("_connection", "keeps_task", "method", "params", "request_id", "size")
 
     def __init__(self, connection: Connection, incoming: Incoming, size: int) -> None:
         self._connection = connection
@@ -305,7 +287,7 @@ class _Request:
         self.method = incoming.method
         self.params = incoming.params
         self.size = size
-        self.has_waited = False
+        self.keeps_task = False
 
     @property
     def principal(self) -> str:
@@ -320,9 +302,13 @@ class _Request:
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         self._connection.start_task(task)
 
-    def wait(self) -> None:
-        self.has_waited = True
+    def keep_task(self) -> None:
+        self.keeps_task = True
         self._connection.begin_wait(self)
+
+
+def _cut_short() -> PoolClosed:
+    return PoolClosed("the supervisor closed the connection before the request had ended")
 
 
 def _has_hung_up(fd: int) -> bool:

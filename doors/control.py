@@ -114,6 +114,8 @@ class _Door:
         self._open += 1
         try:
             await self._admit(stream)
+        except Exception:  # a defect met on one connection must not end the others
+            _logger.exception("a connection failed")
         finally:
             self._open -= 1
             stream.socket.close()

@@ -2,9 +2,12 @@
 
 import msgspec
 
+from errors import PoolSaturated
 from wire.units import ByteCount, Seconds
 
-__all__ = ["ControlLimits", "InputBudget"]
+__all__ = ["ControlLimits", "InputBudget", "InputShare"]
+
+_FREE_INPUT_BYTES = 64 * 1024
 
 
 class ControlLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,3 +42,25 @@ class InputBudget:
         """Take more, or give back where negative; False when more is used than there is."""
         self._used += difference
         return self._used <= self._limit
+
+
+class InputShare:
+    """What one connection holds of the budget: all beyond the first 64 KiB."""
+
+    def __init__(self, budget: InputBudget) -> None:
+        self._budget = budget
+        self._charged = 0
+
+    def charge(self, held: int) -> None:
+        """So many bytes are held now. Raises PoolSaturated, with nothing charged any more, when it is too much."""
+        share = max(0, held - _FREE_INPUT_BYTES)
+        difference, self._charged = share - self._charged, share
+        if difference and not self._budget.move(difference) and difference > 0:
+            self.give_back(0)  # at once: nobody else is to be refused for what goes now
+            raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
+
+    def give_back(self, held: int) -> None:
+        """No more than so many bytes are held now."""
+        share = min(self._charged, max(0, held - _FREE_INPUT_BYTES))
+        self._budget.move(share - self._charged)
+        self._charged = share

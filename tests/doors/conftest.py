@@ -20,6 +20,7 @@ SMALL = ControlLimits(
     max_frame_bytes=ByteCount(200_000),
     max_requests=4,
     max_refused=5,
+    max_tasks=4,
     input_bytes=ByteCount(200_000),
     out_buffer_bytes=ByteCount(100_000),
     write_stall=Seconds(0.2),

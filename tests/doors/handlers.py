@@ -1,8 +1,10 @@
 """Handlers to put behind a control server in tests: one method for each thing a handler can do."""
 
+import math
 from typing import Any
 
 import msgspec
+import structlog
 import trio
 
 from errors import PoolSaturated, UsageError, WorkerExited
@@ -20,6 +22,8 @@ class FakeHandlers:
         self.max_running = 0
         self.pushed = 0
         self.release = trio.Event()
+        self.ended: list[str] = []
+        self._subscriptions: dict[int, trio.CancelScope] = {}
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         """See the methods below; any other name is unknown."""
@@ -46,10 +50,62 @@ class FakeHandlers:
     async def do_count(self, params: Any, caller: Caller) -> Any:
         """Push ``events`` events of ``size`` bytes."""
         for number in range(params["events"]):
-            text = "x" * params.get("size", 0)
-            await caller.push("event", {"request": caller.request_id, "number": number, "text": text})
+            event = an_event(number, "x" * params.get("size", 0))
+            await caller.push("events", {"request": caller.request_id, "events": [event]})
             self.pushed += 1
         return {"events": params["events"]}
+
+    async def do_count_at_once(self, params: Any, caller: Caller) -> Any:
+        """Push ``events`` events in one push of JSON that is encoded already."""
+        events = msgspec.json.encode([an_event(number) for number in range(params["events"])])
+        data = b'{"request":%b,"events":%b}' % (msgspec.json.encode(caller.request_id), events)
+        await caller.push_encoded("events", data)
+        return {"events": params["events"]}
+
+    async def do_subscribe(self, params: Any, caller: Caller) -> Any:
+        """Push one event after another: ``events`` in all, else for ever, and then wait for the end."""
+        subscription = len(self._subscriptions) + 1
+        scope = self._subscriptions[subscription] = trio.CancelScope()
+        since = params.get("since", 0)
+        if not isinstance(since, int):
+            raise UsageError("since is a seq")
+
+        async def follow() -> None:
+            reason = "closing"
+            seq = since
+            try:
+                with scope:
+                    while seq < params.get("events", math.inf):
+                        events = [an_event(seq + 1, "x" * params.get("size", 0))]
+                        await caller.push("events", {"subscription": subscription, "events": events})
+                        seq += 1
+                        self.pushed += 1
+                    await (trio.sleep_forever if params.get("stays", True) else trio.lowlevel.checkpoint)()
+                reason = "unsubscribed" if scope.cancelled_caught else "behind"
+            finally:
+                self.ended.append(reason)
+                data = {"subscription": subscription, "bookmark": seq, "reason": reason}
+                await caller.push("subscription_ended", data)
+
+        caller.start(follow)
+        return {"subscription": subscription, "head": since, "complete": True}
+
+    async def do_unsubscribe(self, params: Any, _caller: Caller) -> Any:
+        self._subscriptions[params["subscription"]].cancel()
+        return {}
+
+    async def do_break_task(self, _params: Any, caller: Caller) -> Any:
+        async def fail() -> None:
+            raise KeyError("nothing")
+
+        caller.start(fail)
+
+    async def do_whoami(self, params: Any, caller: Caller) -> Any:
+        """Note the logging context of this request; wait first where asked to."""
+        structlog.contextvars.bind_contextvars(**params.get("bind", {}))
+        if params.get("waits"):
+            await trio.lowlevel.checkpoint()
+        return {"principal": caller.principal, "context": structlog.contextvars.get_contextvars()}
 
     async def do_hang(self, _params: Any, _caller: Caller) -> Any:
         self.hanging.set()
@@ -74,3 +130,9 @@ class FakeHandlers:
 
     async def do_unencodable(self, _params: Any, _caller: Caller) -> Any:
         return object()
+
+
+def an_event(seq: int, text: str = "") -> dict[str, Any]:
+    """An envelope as the gateway would make it."""
+    event = {"seq": seq, "ts": 1.0, "session": "s", "channel": "progress", "type": "text_chunk"}
+    return {**event, "data": {"delta": text}}

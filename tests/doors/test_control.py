@@ -2,13 +2,14 @@
 
 import contextlib
 import logging
+import os
 from typing import Any
 
 import pytest
 import trio
 
 from tests.doors.conftest import SMALL, Connect
-from tests.doors.handlers import FakeHandlers
+from tests.doors.handlers import FakeHandlers, an_event
 from tests.doors.peer import Peer
 
 
@@ -28,12 +29,40 @@ async def test_a_request_is_answered_under_its_own_id(connect: Connect, request_
     assert await peer.call(request_id, "echo", text="hé\u2028") == {"id": request_id, "result": {"text": "hé\u2028"}}
 
 
-async def test_events_of_a_request_name_it_and_come_before_its_answer(connect: Connect) -> None:
+async def test_pushes_of_a_request_carry_what_they_were_given_and_come_before_its_answer(connect: Connect) -> None:
     peer = await connect()
     await peer.ask("q", "count", events=2)
-    assert await peer.hear() == {"event": "event", "data": {"request": "q", "number": 0, "text": ""}}
-    assert await peer.hear() == {"event": "event", "data": {"request": "q", "number": 1, "text": ""}}
+    assert await peer.hear() == {"event": "events", "data": {"request": "q", "events": [an_event(0)]}}
+    assert await peer.hear() == {"event": "events", "data": {"request": "q", "events": [an_event(1)]}}
     assert await peer.hear() == {"id": "q", "result": {"events": 2}}
+
+
+async def test_a_push_that_was_encoded_already_arrives_like_any_other(connect: Connect) -> None:
+    peer = await connect()
+    await peer.ask("q", "count_at_once", events=2)
+    assert await peer.hear() == {"event": "events", "data": {"request": "q", "events": [an_event(0), an_event(1)]}}
+    assert await peer.hear() == {"id": "q", "result": {"events": 2}}
+
+
+async def test_a_request_that_waits_holds_up_neither_those_before_nor_those_behind_it(
+    connect: Connect, handlers: FakeHandlers
+) -> None:
+    peer = await connect()
+    lines = [b'{"id": %d, "method": "%b"}\n' % (n, method) for n, method in enumerate((b"echo", b"wait", b"echo"))]
+    await peer.stream.send_all(b"".join(lines))
+    assert [await peer.hear(), await peer.hear()] == [{"id": 0, "result": None}, {"id": 2, "result": None}]
+    handlers.release.set()
+    assert await peer.hear() == {"id": 1, "result": "released"}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_request_is_logged_under_its_own_id_only(connect: Connect, *, waits: bool) -> None:
+    peer = await connect()
+    mine = {"request": 1, "method": "whoami", "principal": f"uid:{os.geteuid()}"}
+    first = await peer.call(1, "whoami", waits=waits, bind={"session": "alice"})
+    assert first["result"] == {"principal": mine["principal"], "context": {**mine, "session": "alice"}}
+    second = await peer.call(2, "whoami", waits=waits)
+    assert second["result"]["context"] == {**mine, "request": 2}
 
 
 async def test_requests_of_one_connection_run_side_by_side(connect: Connect, handlers: FakeHandlers) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -43,8 +44,8 @@ async def test_a_stream_gives_events_in_order_and_then_the_result(path: Path) ->
             return [event for batch in batches for event in batch], stream.result, len(batches)
 
     events, result, batches = await in_thread(talk)
-    assert [event.data["number"] for event in events] == list(range(500))
-    assert events[0] == Pushed("event", {"number": 0, "text": ""})
+    assert [msgspec.json.decode(event.data.events)[0]["seq"] for event in events] == list(range(500))
+    assert (events[0].event, events[0].data.request) == ("events", "1")
     assert result == {"events": 500}
     assert batches < 100
 
@@ -70,6 +71,88 @@ async def test_a_call_without_an_answer_in_time_is_a_timeout(path: Path) -> None
 
     with pytest.raises(RequestTimeout, match="did not answer hang in time"):
         await in_thread(talk)
+
+
+async def test_a_subscription_gives_every_event_once_until_it_is_cut_off_and_goes_on_elsewhere(path: Path) -> None:
+    def talk() -> tuple[list[int], list[int]]:
+        with ControlClient(path) as client:
+            first = client.subscribe({"events": 300, "stays": False})
+            assert (first.head, first.complete, first.bookmark, first.reason) == (0, True, 0, None)
+            seqs = [event.seq for batch in first.batches() for event in batch]
+            assert (first.bookmark, first.reason) == (300, "behind")
+        with ControlClient(path) as client:
+            second = client.subscribe({"events": 400, "stays": False, "since": first.bookmark})
+            assert second.bookmark == 300
+            return seqs, [event.seq for batch in second.batches() for event in batch]
+
+    assert await in_thread(talk) == (list(range(1, 301)), list(range(301, 401)))
+
+
+async def test_who_stops_reading_a_subscription_in_between_goes_on_where_it_stopped(path: Path) -> None:
+    def talk() -> None:
+        with ControlClient(path) as client:
+            subscription = client.subscribe({"events": 5, "stays": False})
+            seen = []
+            while subscription.reason is None:
+                for events in subscription:
+                    seen.append(msgspec.json.decode(events)[0]["seq"])
+                    assert subscription.bookmark == seen[-1]
+                    break
+            assert seen == [1, 2, 3, 4, 5]
+
+    await in_thread(talk)
+
+
+async def test_one_connection_carries_several_subscriptions_streams_and_calls(path: Path) -> None:
+    def talk() -> None:
+        with ControlClient(path) as client:
+            first = client.subscribe({"events": 100, "stays": False})
+            second = client.subscribe({"events": 50})
+            stream = client.stream("count", {"events": 20})
+            assert client.call("echo", {"n": 1}) == {"n": 1}
+            assert sum(len(batch) for batch in stream) == 20
+            assert next(second.batches())[0].seq == 1
+            assert [event.seq for batch in first.batches() for event in batch] == list(range(1, 101))
+            second.end()
+            assert (second.reason, second.bookmark) == ("unsubscribed", 1)
+            assert list(second) == []
+            assert client.call("echo", {"n": 2}) == {"n": 2}
+
+    await in_thread(talk)
+
+
+async def test_a_subscription_whose_supervisor_stops_is_told_before_the_end(
+    short_dir: Path, handlers: FakeHandlers
+) -> None:
+    told: list[tuple[str | None, int]] = []
+    life = trio.CancelScope()
+
+    async def serve(task_status: trio.TaskStatus[Path]) -> None:
+        with life:
+            await serve_control(handlers, short_dir / "s", task_status=task_status)
+
+    def talk() -> None:
+        with ControlClient(short_dir / "s") as client:
+            subscription = client.subscribe({"events": 3})
+            for _ in subscription:
+                if subscription.bookmark == 3:
+                    trio.from_thread.run_sync(life.cancel)
+            told.append((subscription.reason, subscription.bookmark))
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve)
+        nursery.start_soon(in_thread, talk)
+    assert told == [("closing", 3)]
+
+
+async def test_a_subscription_that_is_refused_raises_and_the_connection_goes_on(path: Path) -> None:
+    def talk() -> None:
+        with ControlClient(path) as client:
+            with pytest.raises(UsageError, match="since is a seq"):
+                client.subscribe({"since": "yesterday"})
+            assert client.call("echo", {"n": 1}) == {"n": 1}
+
+    await in_thread(talk)
 
 
 def test_where_nobody_listens_the_message_names_the_path_and_the_remedy(short_dir: Path) -> None:

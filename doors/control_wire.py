@@ -1,0 +1,212 @@
+"""The blocking end of the control socket: connects, sends requests, hands what arrives to whom it is for."""
+
+import collections
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+from errors import PoolError, ProtocolViolation, error_from_wire
+from wire.framing import DECODE_ERRORS, LineFramer
+from wire.messages import EMPTY, Message, Request
+
+__all__ = ["Address", "Arrived", "ControlWire", "NoSupervisor", "PushData", "Pushed"]
+
+_CONNECT_SECONDS = 5
+_CHUNK_BYTES = 256 * 1024
+_UCRED = struct.Struct("3i")
+
+
+class NoSupervisor(PoolError):
+    """Nobody answers at the control socket."""
+
+    code: ClassVar[str] = "no_supervisor"
+
+
+class PushData(msgspec.Struct, frozen=True, gc=False):
+    """The data of a push: whose it is, ``events`` as an undecoded JSON array of envelopes, how a subscription ended."""
+
+    request: str | int | None = None
+    subscription: str | int | None = None
+    events: msgspec.Raw = EMPTY
+    bookmark: int | None = None
+    reason: str | None = None
+
+
+class Pushed(NamedTuple):
+    """A push: its name, its data."""
+
+    event: str
+    data: PushData
+
+
+Arrived = collections.deque[Message | Pushed]
+"""What has come and nobody has taken yet, the oldest at the left."""
+
+
+class Address(NamedTuple):
+    """Whom a line is for: the request of that id, or the subscription."""
+
+    kind: str
+    id: str | int | None
+
+
+_messages = msgspec.json.Decoder(Message)
+_push_data = msgspec.json.Decoder(PushData)
+
+
+class ControlWire:
+    """One connection, and what has arrived on it for each of its requests and subscriptions."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises NoSupervisor when nobody listens."""
+        self.path = path
+        self._socket = _connect(path)
+        self._framer = LineFramer()
+        self._arrived: dict[Address, Arrived] = {}
+        self._unclaimed: list[Pushed] | None = None
+        self._refusal: PoolError | None = None
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def send(self, request: Request) -> Address:
+        """Send a request; what is for it is kept from now on until ``forget``."""
+        address = Address("request", request.id)
+        self._arrived[address] = collections.deque()
+        self._socket.settimeout(None)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            # turned away at the door; the reason lies in what can still be read
+            self._socket.sendall(msgspec.json.encode(request) + b"\n")
+        return address
+
+    def forget(self, address: Address) -> None:
+        """Nobody wants what else comes for it."""
+        self._arrived.pop(address, None)
+
+    @contextlib.contextmanager
+    def subscribing(self) -> Iterator[Callable[[Address], None]]:
+        """While a subscription begins, keep what comes for one that nobody knows yet; call the value to claim it."""
+        self._unclaimed = unclaimed = list[Pushed]()
+
+        def claim(address: Address) -> None:
+            self._arrived[address] = collections.deque(
+                pushed for pushed in unclaimed if pushed.data.subscription == address.id
+            )
+
+        try:
+            yield claim
+        finally:
+            self._unclaimed = None
+
+    def receive(self, address: Address, deadline: float | None) -> Arrived:
+        """Wait until there is something for this one, to be taken from the left; what is for others is kept for them.
+
+        ``deadline`` by ``time.monotonic``. Raises TimeoutError, NoSupervisor, and the reason the connection is refused.
+        """
+        mine = self._arrived.setdefault(address, collections.deque())
+        while not mine:
+            if self._refusal is not None:
+                raise self._refusal
+            block = self._receive_block(deadline)
+            if not block:
+                raise NoSupervisor(f"the supervisor on {self.path} closed the connection before it answered")
+            for line in self._framer.feed(block):
+                self._sort(_decode(line))
+        return mine
+
+    def wait_closed(self, timeout: float | None) -> bool:
+        """Wait until the supervisor has closed the connection and, where the system can tell, its process has ended."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        process = _open_peer_process(self._socket)
+        try:
+            while self._receive_block(deadline):
+                pass
+            return process is None or bool(select.select([process], [], [], _left(deadline))[0])
+        except TimeoutError:
+            return False
+        finally:
+            if process is not None:
+                os.close(process)
+
+    def _sort(self, arrived: Message | Pushed) -> None:
+        if isinstance(arrived, Message):
+            address = Address("request", arrived.id)
+            if arrived.id is None and arrived.error is not None:  # the connection as a whole is refused
+                error = arrived.error
+                self._refusal = error_from_wire(error.code, error.message, error.data)
+        elif arrived.data.subscription is not None:
+            address = Address("subscription", arrived.data.subscription)
+        else:
+            address = Address("request", arrived.data.request)
+        if (waiting := self._arrived.get(address)) is not None:
+            waiting.append(arrived)
+        elif self._unclaimed is not None and isinstance(arrived, Pushed):
+            self._unclaimed.append(arrived)
+
+    def _receive_block(self, deadline: float | None) -> bytes:
+        self._socket.settimeout(_left(deadline))
+        try:
+            return self._socket.recv(_CHUNK_BYTES)
+        except BlockingIOError as exc:  # what a timeout of 0 raises
+            raise TimeoutError from exc
+        except ConnectionResetError:
+            return b""
+
+
+def _decode(line: bytes) -> Message | Pushed:
+    try:
+        message = _messages.decode(line)
+        return message if message.event is None else Pushed(message.event, _push_data.decode(message.data))
+    except DECODE_ERRORS as exc:
+        raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+
+
+def _connect(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # a blocking connect waits for its turn at a busy supervisor, but not for ever at a stopped one
+    _limit_sends(connection, _CONNECT_SECONDS)
+    try:
+        connection.connect(os.fspath(path))
+    except OSError as exc:
+        connection.close()
+        raise NoSupervisor(_why_not(path, exc)) from exc
+    _limit_sends(connection, 0)
+    return connection
+
+
+def _limit_sends(connection: socket.socket, seconds: int) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", seconds, 0))
+
+
+def _why_not(path: Path, exc: OSError) -> str:
+    match exc:
+        case FileNotFoundError() | ConnectionRefusedError():
+            return f"no supervisor listens on {path}; start one with: pool run"
+        case BlockingIOError():
+            return f"the supervisor on {path} does not accept connections; is it stopped or overloaded?"
+        case _:
+            return f"cannot reach a supervisor on {path}: {exc.strerror or exc}"
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _open_peer_process(connection: socket.socket) -> int | None:
+    """A pidfd of the supervisor's process; None where there is no such thing, or the process has ended."""
+    if not (hasattr(os, "pidfd_open") and hasattr(socket, "SO_PEERCRED")):
+        return None
+    pid, _uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None

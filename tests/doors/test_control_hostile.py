@@ -1,0 +1,342 @@
+"""What a peer of the control socket may try, on real sockets: floods, silence, another's socket, subscriptions."""
+
+import collections
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+
+from doors.control import serve_control
+from gateway.caller import Caller
+from tests.doors.conftest import SMALL, Connect
+from tests.doors.handlers import FakeHandlers, an_event
+from tests.doors.peer import Peer
+
+A_MILLION = 1_000_000
+NOBODY = 65_534
+LATE = 0.5  # seconds another peer may wait for its answer on a busy machine; a flood not held back takes many
+
+
+@contextlib.contextmanager
+def talking(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(path))
+        yield sock
+
+
+# --- floods ---------------------------------------------------------------------------------------------------------
+
+
+class AtOnce:
+    """Answers everything at once; ``served`` counts by method."""
+
+    def __init__(self) -> None:
+        self.served: collections.Counter[str] = collections.Counter()
+
+    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:  # noqa: ARG002  # as doors call it
+        self.served[method] += 1
+        return self.served["a"], self.served["b"]
+
+
+def flood(path: Path, times: int) -> int:
+    """Say a small request so often, as fast as the socket takes it; how many answers came."""
+    with talking(path) as sock:
+        writer = threading.Thread(target=say_in_blocks, args=(sock, b'{"id":1,"method":"ping"}\n', times))
+        writer.start()
+        seen = 0
+        while chunk := sock.recv(1 << 20):
+            seen += chunk.count(b"\n")
+        writer.join()
+    return seen
+
+
+def say_in_blocks(sock: socket.socket, line: bytes, times: int) -> None:
+    block = line * 1000
+    for _ in range(times // 1000):
+        sock.sendall(block)
+    sock.shutdown(socket.SHUT_WR)
+
+
+async def test_a_million_small_requests_are_all_answered_while_others_are_served(
+    short_dir: Path, nursery: trio.Nursery
+) -> None:
+    path: Path = await nursery.start(serve_control, AtOnce(), short_dir / "s")
+    other = await Peer.connect(path)
+    answers, waits = [], []
+
+    async def be_flooded() -> None:
+        answers.append(await trio.to_thread.run_sync(partial(flood, path, A_MILLION), abandon_on_cancel=True))
+
+    with trio.fail_after(28):
+        nursery.start_soon(be_flooded)
+        while not answers:
+            begin = time.perf_counter()
+            assert "result" in await other.call(1, "look")
+            waits.append(time.perf_counter() - begin)
+    assert answers == [A_MILLION]
+    assert max(waits) < LATE
+    other.stream.socket.close()
+
+
+async def test_peers_that_flood_take_turns_with_each_other(short_dir: Path, nursery: trio.Nursery) -> None:
+    path: Path = await nursery.start(serve_control, AtOnce(), short_dir / "s")
+    peers = {name: await Peer.connect(path) for name in "ab"}
+    last: list[list[int]] = []
+
+    async def talk(name: str) -> None:
+        await peers[name].stream.send_all(b'{"id":1,"method":"%b"}\n' % name.encode() * 20_000)
+
+    async def listen(name: str) -> None:
+        answer: dict[str, Any] | None = {}
+        for _ in range(20_000):
+            answer = await peers[name].hear()
+        assert answer is not None
+        last.append(answer["result"])
+
+    async with trio.open_nursery() as talkers:
+        for name in peers:
+            talkers.start_soon(talk, name)
+            talkers.start_soon(listen, name)
+    assert min(last[0]) > 5000, f"when one was through, the other was far behind: {last[0]}"
+    for peer in peers.values():
+        peer.stream.socket.close()
+
+
+# --- half of something ----------------------------------------------------------------------------------------------
+
+
+async def test_half_a_request_and_then_silence_keeps_nobody_from_being_served(connect: Connect) -> None:
+    slow, other = await connect(), await connect()
+    await slow.stream.send_all(b'{"id": 1, "met')
+    assert await other.call(2, "echo") == {"id": 2, "result": {}}
+    await slow.stream.send_all(b'hod": "echo"}\n')
+    assert await slow.hear() == {"id": 1, "result": None}
+
+
+async def test_half_a_request_at_the_end_is_dropped_and_what_came_before_it_is_answered(
+    connect: Connect, handlers: FakeHandlers
+) -> None:
+    peer = await connect()
+    await peer.stream.send_all(b'{"id": 1, "method": "echo"}\n{"id": 2, "method": "ec')
+    await peer.stream.send_eof()
+    assert await peer.hear() == {"id": 1, "result": None}
+    assert await peer.hear() is None
+    assert handlers.calls == ["echo"]
+
+
+async def test_a_good_request_before_one_that_is_too_large_is_answered(connect: Connect) -> None:
+    peer = await connect()
+    with contextlib.suppress(trio.BrokenResourceError):  # cut off before it has said all
+        await peer.stream.send_all(b'{"id": 1, "method": "echo"}\n' + b"x" * 300_000)
+    assert await peer.hear() == {"id": 1, "result": None}
+    refusal = await peer.hear()
+    assert refusal is not None
+    assert (refusal["id"], refusal["error"]["code"]) == (None, "usage")
+    assert await peer.hear() is None
+
+
+async def test_a_large_request_counts_while_it_runs_and_no_longer(connect: Connect, handlers: FakeHandlers) -> None:
+    large = b'{"id": 1, "method": "%b", "params": "' + b"x" * 190_000 + b'"}'
+    first, second = await connect(), await connect()
+    await first.say(large % b"wait")
+    await handlers.hanging.wait()
+    with contextlib.suppress(trio.BrokenResourceError):  # cut off before it has said all
+        await second.say(large % b"wait")
+    refusal = await second.hear()
+    assert refusal is not None
+    assert refusal["error"]["code"] == "saturated"
+    handlers.release.set()
+    assert await first.hear() == {"id": 1, "result": "released"}
+    third = await connect()
+    await third.say(large % b"echo")
+    answer = await third.hear()
+    assert answer is not None
+    assert len(answer["result"]) == 190_000
+
+
+# --- who comes in ---------------------------------------------------------------------------------------------------
+
+STRANGER = f"""
+import contextlib, os, socket, sys
+os.setgroups([])
+os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
+os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+with socket.socket(socket.AF_UNIX) as sock:
+    try:
+        sock.connect(sys.argv[1])
+        with contextlib.suppress(BrokenPipeError):  # turned away before it has asked
+            sock.sendall(b'{{"id":1,"method":"echo"}}\\n')
+        while chunk := sock.recv(65536):
+            sys.stdout.write(chunk.decode())
+    except OSError as exc:
+        sys.stdout.write(type(exc).__name__)
+"""
+
+
+async def hear_a_stranger(path: Path) -> str:
+    """What a process of another user is told at the socket."""
+    done = await trio.run_process([sys.executable, "-I", "-c", STRANGER, str(path)], capture_stdout=True)
+    return bytes(done.stdout).decode()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+async def test_another_user_can_neither_open_the_socket_nor_talk_where_its_mode_would_let_it(
+    path: Path, handlers: FakeHandlers
+) -> None:
+    with trio.fail_after(10):
+        assert await hear_a_stranger(path) == "PermissionError"
+        await trio.Path(path.parent).chmod(0o755)
+        await trio.Path(path).chmod(0o666)
+        assert "this supervisor serves another user" in await hear_a_stranger(path)
+    assert handlers.calls == []
+
+
+@pytest.mark.process
+async def test_a_request_is_known_by_the_user_who_makes_it(path: Path) -> None:
+    peer = await Peer.connect(path)
+    answer = await peer.call(1, "whoami")
+    assert answer["result"]["principal"] == f"uid:{os.geteuid()}"
+    peer.stream.socket.close()
+
+
+# --- subscriptions --------------------------------------------------------------------------------------------------
+
+
+async def hear_events(peer: Peer, count: int) -> list[int]:
+    """The seqs of so many pushed events; answers are passed over."""
+    seqs: list[int] = []
+    while len(seqs) < count:
+        line = await peer.hear()
+        assert line is not None
+        seqs += [event["seq"] for event in line.get("data", {}).get("events", [])]
+    return seqs
+
+
+async def test_a_subscription_is_answered_before_its_first_event_and_told_its_end(connect: Connect) -> None:
+    peer = await connect()
+    await peer.ask("s", "subscribe", events=1)
+    assert await peer.hear() == {"id": "s", "result": {"subscription": 1, "head": 0, "complete": True}}
+    assert await peer.hear() == {"event": "events", "data": {"subscription": 1, "events": [an_event(1)]}}
+    await peer.ask("u", "unsubscribe", subscription=1)
+    lines = [await peer.hear(), await peer.hear()]
+    end = {"subscription": 1, "bookmark": 1, "reason": "unsubscribed"}
+    assert {"event": "subscription_ended", "data": end} in lines
+    assert {"id": "u", "result": {}} in lines
+
+
+async def test_a_subscriber_that_never_reads_is_cut_off_and_slows_no_other(
+    connect: Connect, handlers: FakeHandlers
+) -> None:
+    mute, other = await connect(), await connect()
+    await mute.ask(1, "subscribe", size=1000)
+    await other.ask(1, "subscribe", size=1000)
+    assert await hear_events(other, 3000) == list(range(1, 3001))
+    with trio.fail_after(SMALL.write_stall + 5):
+        while handlers.ended != ["closing"]:
+            await hear_events(other, 1)
+    kernel_buffers = 2 * 1024 * 1024
+    with contextlib.suppress(trio.BrokenResourceError):
+        taken = 0
+        while chunk := await mute.stream.receive_some(1 << 20):
+            taken += len(chunk)
+        assert taken < kernel_buffers + 4 * SMALL.out_buffer_bytes
+
+
+async def test_what_a_request_has_started_ends_when_its_peer_leaves(connect: Connect, handlers: FakeHandlers) -> None:
+    peer, other = await connect(), await connect()
+    for number in range(3):
+        await peer.call(number, "subscribe", events=0)
+    peer.stream.socket.close()
+    with trio.fail_after(5):
+        while len(handlers.ended) < 3:
+            await other.call(1, "echo")
+    assert handlers.ended == ["closing"] * 3
+
+
+async def test_a_closing_supervisor_lets_subscriptions_say_their_last_words(
+    short_dir: Path, handlers: FakeHandlers
+) -> None:
+    async with trio.open_nursery() as nursery:
+        path = await nursery.start(serve_control, handlers, short_dir / "s")
+        peer = await Peer.connect(path)
+        await peer.ask("s", "subscribe", events=2)
+        assert await hear_events(peer, 2) == [1, 2]
+        nursery.cancel_scope.cancel()
+    end = {"subscription": 1, "bookmark": 2, "reason": "closing"}
+    assert await peer.hear() == {"event": "subscription_ended", "data": end}
+    assert await peer.hear() is None
+    peer.stream.socket.close()
+
+
+async def test_last_words_reach_a_peer_that_was_behind_when_the_supervisor_closed(
+    short_dir: Path, handlers: FakeHandlers
+) -> None:
+    lines: list[dict[str, Any]] = []
+
+    async def read_at_last(peer: Peer) -> None:
+        while (line := await peer.hear()) is not None:
+            lines.append(line)
+
+    async with trio.open_nursery() as readers, trio.open_nursery() as nursery:
+        path = await nursery.start(serve_control, handlers, short_dir / "s")
+        peer = await Peer.connect(path)
+        await peer.ask("s", "subscribe", size=1000)
+        await trio.testing.wait_all_tasks_blocked()
+        readers.start_soon(read_at_last, peer)
+        nursery.cancel_scope.cancel()
+    assert len(lines) > 200
+    assert lines[-1]["data"]["reason"] == "closing"
+    assert lines[-1]["data"]["bookmark"] == lines[-2]["data"]["events"][0]["seq"]
+    peer.stream.socket.close()
+
+
+async def test_so_many_subscriptions_and_no_more(connect: Connect) -> None:
+    peer = await connect()
+    for number in range(SMALL.max_tasks):
+        assert "result" in await peer.call(number, "subscribe", events=0)
+    refused = await peer.call("x", "subscribe", events=0)
+    assert refused["error"]["code"] == "saturated"
+    await peer.call("u", "unsubscribe", subscription=1)
+    with trio.fail_after(5):
+        while "error" in await peer.call("x", "subscribe", events=0):
+            pass  # the one that was ended has not gone yet
+
+
+async def test_a_task_that_fails_ends_its_connection_with_a_word_and_no_other(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer, other = await connect(), await connect()
+    await peer.ask(1, "break_task")
+    assert await peer.hear() == {"id": 1, "result": None}
+    word = await peer.hear()
+    assert word is not None
+    assert (word["id"], word["error"]["code"]) == (None, "internal")
+    assert await peer.hear() is None
+    assert await other.call(1, "echo") == {"id": 1, "result": {}}
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+async def test_a_peer_that_said_all_loses_its_subscriptions_but_no_answer(
+    connect: Connect, handlers: FakeHandlers
+) -> None:
+    peer = await connect()
+    await peer.call("s", "subscribe", events=0)
+    await peer.ask("w", "wait")
+    await handlers.hanging.wait()
+    await peer.stream.send_eof()
+    handlers.release.set()
+    assert await peer.hear() == {"id": "w", "result": "released"}
+    end = {"subscription": 1, "bookmark": 0, "reason": "closing"}
+    assert await peer.hear() == {"event": "subscription_ended", "data": end}
+    assert await peer.hear() is None
