@@ -73,7 +73,10 @@ class KnownRun(msgspec.Struct, eq=False, kw_only=True):
 
 
 class Accepted(NamedTuple):
-    """The run is new and is to be run. ``evicted``: ended runs that made room for it; the store forgets them too."""
+    """The run is new and is to be run. ``evicted``: ended runs that made room for it; the store forgets them too.
+
+    Among them is the run that this key stood for long ago; to be deleted before the new one is written.
+    """
 
     run: KnownRun
     evicted: list[RunKey]
@@ -166,9 +169,9 @@ class RunTable:
         known = self.get(key)
         if known is not None and (known.is_live or now < known.key_until):
             return self._repeat(known, body_hash)
-        evicted = [] if known is not None else self._make_room()
         if known is not None:
             self._remove(known)
+        evicted = self._make_room() if known is None else [key]
         run = KnownRun(
             key=key,
             body_hash=body_hash,

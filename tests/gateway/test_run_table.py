@@ -51,7 +51,10 @@ def test_the_same_key_is_the_same_run_while_it_lives_and_for_its_window() -> Non
     assert take(runs, "a", 10_000.0) == Repeated(run)
     runs.end(run, b"{}", 100.0, wall_now=WALL)
     assert take(runs, "a", WINDOW - 0.1) == Repeated(run)
-    assert accept(runs, "a", WINDOW) is not run
+    answer = take(runs, "a", WINDOW)
+    assert isinstance(answer, Accepted)
+    assert answer.run is not run
+    assert answer.evicted == [run.key]
     assert len(runs) == 1
 
 
