@@ -316,7 +316,7 @@ class RunTable:
 
 
 def _time_left(whole: float, age: float) -> float:
-    return min(max(whole - max(age, 0.0), _GRACE), whole)
+    return min(max(whole - age, _GRACE), whole)
 
 
 def hash_body(body: Mapping[str, Any] | msgspec.Struct) -> str:

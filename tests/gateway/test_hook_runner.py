@@ -214,7 +214,9 @@ async def test_what_goes_wrong_while_the_caller_is_cancelled_does_not_reach_it(w
     with trio.CancelScope() as scope:
         scope.cancel()
         await runner(warnings, "gateway:stop", fail_when_cancelled).notify("gateway:stop", START)
+    assert scope.cancelled_caught
     assert len(warnings) == 1
+    assert "boom" in warnings[0]
 
 
 async def test_new_hooks_take_the_place_of_the_old_ones(warnings: Warnings) -> None:

@@ -173,6 +173,8 @@ def test_a_final_text_that_was_a_part_already_is_not_told_twice() -> None:
     events = [text("All "), text("done."), think("Nothing more.")]
     outputs, reply = shape(events, "All done.\n", blocks=Blocks.TEXT_END)
     assert (parts(outputs), reply) == (["text: All done."], Reply(silent=True))
+    outputs, reply = shape([text("One."), think("And"), *events], "One.\nAll done.", blocks=Blocks.TEXT_END)
+    assert (parts(outputs), reply) == (["text: One.", "text: All done."], Reply(silent=True))
 
 
 def test_a_final_text_that_was_never_streamed_is_told() -> None:
