@@ -8,7 +8,7 @@ mode; ``/queue MODE text`` uses the mode for this one message, whose text is wha
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -38,7 +38,7 @@ __all__ = [
 class NewConversation(msgspec.Struct, frozen=True):
     """Begin a new conversation; the old transcript is kept. ``command``, ``new`` or ``reset``, is for hooks."""
 
-    command: str
+    command: Literal["new", "reset"]
 
 
 class Stop(msgspec.Struct, frozen=True):
