@@ -14,7 +14,7 @@ from config_edit import Edited, edit_text, parse_key, readings
 from config_template import inline, inline_key, render_template, spelled
 from errors import UsageError
 from settings import Settings, SettingsError, load_settings, parse_settings, parse_toml, read_settings_file
-from settings_tables import file_shape
+from settings_tables import as_table, file_shape
 
 __all__ = ["Change", "check_config", "init_config", "set_config", "show_config"]
 
@@ -47,10 +47,10 @@ def init_config(path: Path, *, force: bool = False) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(path):
+            raise UsageError(f"there is a file {path} already; --force replaces it")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "w", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:
-        raise UsageError(f"there is a file {path} already; --force replaces it") from None
     except OSError as exc:
         raise UsageError(f"cannot write {path}: {exc.strerror}") from exc
 
@@ -66,10 +66,9 @@ def check_config(path: Path | None) -> list[str]:
 
 def show_config(settings: Settings, *, as_json: bool = False) -> str:
     """Every value that holds, secrets hidden: as TOML, or as JSON with times in seconds and sizes in bytes."""
-    table = _redacted(file_shape(msgspec.to_builtins(settings) if as_json else spelled(settings)))
     if as_json:
-        return msgspec.json.format(msgspec.json.encode(table)).decode()
-    return tomli_w.dumps(table).rstrip("\n")
+        return msgspec.json.format(msgspec.json.encode(_redacted(as_table(settings)))).decode()
+    return tomli_w.dumps(_redacted(file_shape(spelled(settings)))).rstrip("\n")
 
 
 def set_config(path: Path, key: str, value: str) -> Change:

@@ -7,7 +7,7 @@ import msgspec
 
 from profiles import CapabilityProfile
 from settings_problems import Problem
-from settings_tables import Settings, file_shape
+from settings_tables import Settings, as_table
 from settings_text import KeyPath
 
 __all__ = ["NEEDS_RESTART", "ReloadPlan", "changed_profiles", "plan_reload"]
@@ -66,7 +66,7 @@ def _with_value_of(source: Any, target: Any, path: tuple[str, ...]) -> Any:
 
 
 def _differences(old: Settings, new: Settings) -> tuple[str, ...]:
-    before, after = (file_shape(msgspec.to_builtins(settings)) for settings in (old, new))
+    before, after = as_table(old), as_table(new)
     return tuple(str(Problem(path, "")).removesuffix(": ") for path in _changed_keys(before, after, ()))
 
 

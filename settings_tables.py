@@ -15,7 +15,7 @@ from rpc.settings import RpcSettings
 from settings_text import KeyPath
 from store.settings import StoreSettings
 
-__all__ = ["DOTTED", "Settings", "as_written", "file_shape", "struct_shape"]
+__all__ = ["DOTTED", "Settings", "as_table", "as_written", "file_shape", "struct_shape"]
 
 
 class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +67,15 @@ def file_shape(shaped: Mapping[str, Any]) -> dict[str, Any]:
         if name in shaped:
             table[outer] = {inner: shaped[name], **table.get(outer, {})}
     return table
+
+
+def as_table(settings: Settings) -> dict[str, Any]:
+    """Every value that holds, in the shape of the file: times as numbers of seconds, sizes of bytes, null = unset."""
+    return file_shape(msgspec.to_builtins(settings, enc_hook=_number))
+
+
+def _number(value: Any) -> float | int:
+    return int(value) if isinstance(value, int) else float(value)
 
 
 def as_written(path: KeyPath) -> KeyPath:

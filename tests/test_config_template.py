@@ -1,0 +1,201 @@
+"""The settings file that explains itself: it may never lie about a default."""
+
+import re
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config_template import inline, render_template, spelled
+from profiles.settings import AgentSettings, RoleSettings
+from settings import Settings, load_settings, parse_settings
+from wire.units import ByteCount, Seconds
+
+NOWHERE = Path("/nowhere/pool.toml")
+
+
+def uncommented(text: str) -> str:
+    """Every line that shows a default made to set it."""
+    return re.sub(r"^#(?=[\w\"])", "", text, flags=re.MULTILINE)
+
+
+def leaves(table: dict[str, Any], path: tuple[str, ...] = ()) -> list[str]:
+    return [
+        name
+        for key, value in table.items()
+        for name in (leaves(value, (*path, key)) if isinstance(value, dict) and value else [".".join((*path, key))])
+    ]
+
+
+def without_names(settings: Settings) -> Settings:
+    return msgspec.structs.replace(settings, agents={}, roles={})
+
+
+def test_the_file_as_it_is_changes_nothing() -> None:
+    loaded = parse_settings(render_template(Settings), NOWHERE)
+    assert without_names(loaded) == load_settings(None)
+    assert loaded.agents == {"main": AgentSettings()}
+    assert loaded.roles == {"default": RoleSettings()}
+
+
+def test_the_file_with_every_line_uncommented_changes_nothing_either() -> None:
+    text = uncommented(render_template(Settings))
+    loaded = parse_settings(text.replace('data_dir = ""', ""), NOWHERE)
+    assert without_names(loaded) == load_settings(None)
+    assert loaded.agents == {"main": AgentSettings()}
+    assert loaded.roles == {"default": RoleSettings()}
+
+
+def test_every_key_that_has_a_default_is_in_the_file() -> None:
+    named = tomllib.loads(uncommented(render_template(Settings)))
+    table = spelled(Settings(agents={"main": AgentSettings()}, roles={"default": RoleSettings()}))
+    agents = {"defaults": table.pop("agents.defaults"), "gateway_prompts": table.pop("agents.gateway_prompts")}
+    assert sorted(leaves(named)) == sorted(leaves({**table, "agents": {**table["agents"], **agents}}))
+
+
+def test_keys_without_a_default_are_shown_with_an_example_that_is_accepted() -> None:
+    text = render_template(Settings)
+    examples = re.compile(r"^# (\w+ = .*) \(unset by default\)$", re.MULTILINE)
+    assert len(examples.findall(text)) >= 10
+    loaded = parse_settings(examples.sub(r"\1", text).replace('default = "..."', 'default = "default"'), NOWHERE)
+    assert loaded.agents["main"].timeout_seconds == 600.0
+    assert loaded.agents["main"].tools == []
+    assert loaded.gateway_prompts.cron is True
+
+
+def test_nothing_of_our_own_notation_is_left_and_no_line_of_prose_is_too_long() -> None:
+    text = render_template(Settings)
+    assert "``" not in text
+    assert [line for line in text.splitlines() if line.startswith("# ") and len(line) > 102] == []
+
+
+# --- a small one, word for word -------------------------------------------------------------------------------------
+
+
+class Taste(StrEnum):
+    SWEET = "sweet"
+    """As honey."""
+    SOUR = "sour"
+
+
+class Pot(msgspec.Struct, frozen=True):
+    """One pot.
+
+    What follows the first paragraph is for those who read the code.
+    """
+
+    tea: str
+    """What is in it."""
+    cups: int = 2
+
+
+class Kitchen(msgspec.Struct, frozen=True):
+    """``[house.kitchen]``: where tea is made."""
+
+    time: Seconds = Seconds(180)
+    """How long ``tea`` takes,
+    at most."""
+    taste: Taste = Taste.SOUR
+    size: ByteCount | None = None
+    pots: list[Pot] = []
+    by_name: dict[str, Pot] = {}
+
+
+class House(msgspec.Struct, frozen=True):
+    """A house."""
+
+    kitchen: Kitchen = Kitchen()
+    door: Literal["open", "shut"] = "shut"
+    """Whether one can come in."""
+    rooms: dict[str, int] = msgspec.field(default_factory=lambda: {"up stairs": 2})
+
+
+def test_a_template_reads_like_this() -> None:
+    assert render_template(House).partition("\n\n")[2] == (
+        """\
+# Whether one can come in.
+# One of: open, shut.
+#door = "shut"
+
+#rooms = { "up stairs" = 2 }
+
+
+# [house.kitchen]: where tea is made.
+[kitchen]
+
+# How long tea takes, at most.
+#time = "3m"
+
+# One of:
+#   sweet: As honey.
+#   sour
+#taste = "sour"
+
+# size = "64MiB" (unset by default)
+
+# An entry, [[kitchen.pots]]: One pot.
+#   tea = "..." (needed) # What is in it.
+#   cups = 2
+#pots = []
+
+# An entry, [kitchen.by_name.NAME]: One pot.
+#   tea = "..." (needed) # What is in it.
+#   cups = 2
+#by_name = {}
+"""
+    )
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Seconds(0), 0),
+        (Seconds(0.5), "500ms"),
+        (Seconds(0.0001), 0.0001),
+        (Seconds(1), "1s"),
+        (Seconds(90), "90s"),
+        (Seconds(600), "10m"),
+        (Seconds(7200), "2h"),
+        (Seconds(86400), "1d"),
+        (ByteCount(0), 0),
+        (ByteCount(1000), 1000),
+        (ByteCount(1536), 1536),
+        (ByteCount(64 * 1024), "64KiB"),
+        (ByteCount(3 * 1024**3), "3GiB"),
+        (Taste.SWEET, "sweet"),
+        ({"a": None, "b": (Taste.SOUR,)}, {"b": ["sour"]}),
+    ],
+)
+def test_values_are_spelled_as_people_write_them(value: Any, shown: Any) -> None:
+    assert spelled(value) == shown
+
+
+@given(st.floats(0, 1e6) | st.integers(0, 10**6).map(lambda number: number / 1000))
+def test_a_spelled_time_is_that_time(seconds: float) -> None:
+    assert Seconds.parse(spelled(Seconds(seconds))) == seconds
+
+
+@given(st.integers(0, 2**53) | st.integers(0, 2**40).map(lambda number: number * 1024))
+def test_a_spelled_size_is_that_size(size: int) -> None:
+    assert ByteCount.parse(spelled(ByteCount(size))) == size
+
+
+scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=8)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+)
+
+
+@given(values)
+def test_a_value_in_one_line_is_that_value(value: Any) -> None:
+    text = inline(value)
+    assert "\n" not in text
+    assert tomllib.loads(f"v = {text}") == {"v": value}
