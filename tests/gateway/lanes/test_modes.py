@@ -1,0 +1,352 @@
+from typing import Any
+
+import pytest
+
+from gateway.lanes import AbortTurn, Clear, RefusalReason, Refuse, StartTurn, Steer, Submit, TurnEnded, TurnSteerable
+from gateway.settings import QueueMode
+from tests.gateway.lanes.world import World
+
+STEER, FOLLOWUP, COLLECT, INTERRUPT = QueueMode.STEER, QueueMode.FOLLOWUP, QueueMode.COLLECT, QueueMode.INTERRUPT
+
+
+def streaming(**settings: Any) -> World:
+    """A world with a turn that takes steers."""
+    world = World(**settings)
+    world.follow("running")
+    world.steerable()
+    return world
+
+
+# --- steer ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_steer_goes_into_the_running_turn_which_answers_for_it() -> None:
+    world = streaming()
+    assert world.submit("a", STEER) == [Steer("t1", "a")]
+    assert world.machine.depth("s") == 0
+    world.end()
+    assert world.ends == {"running": "t1", "a": "t1"}
+
+
+def test_a_steer_becomes_a_follow_up_before_the_turn_streams_and_while_it_takes_none() -> None:
+    world = World()
+    world.follow("running")
+    assert world.submit("early", STEER) == []
+    world.end()
+    assert world.runs() == ("early",)
+    world.steerable()
+    world.tell(TurnSteerable(world.turn(), steerable=False))
+    assert world.submit("while it compacts", STEER) == []
+    assert world.machine.waiting("s") == ("while it compacts",)
+
+
+def test_a_message_never_overtakes_an_earlier_one_of_its_session_with_the_same_or_a_higher_priority() -> None:
+    world = streaming()
+    world.follow("first")
+    assert world.submit("second", STEER) == []
+    assert world.submit("low", STEER, priority=1) == []
+    assert world.submit("urgent", STEER, priority=9) == [Steer("t1", "urgent")]
+    assert world.machine.waiting("s") == ("first", "second", "low")
+
+
+def test_a_summarized_message_is_not_overtaken_either_except_by_a_higher_priority() -> None:
+    world = streaming(cap=1)
+    world.follow("a", "b")
+    world.withdraw("b")
+    assert world.machine.waiting("s") == ("a",)
+    assert world.submit("urgent", STEER, priority=6) == [Steer("t1", "urgent")]
+    assert world.submit("c", STEER) == []
+
+
+def test_a_refused_steer_is_a_follow_up_ahead_of_what_came_after_it() -> None:
+    world = streaming()
+    world.follow("a", "b", mode=STEER)
+    world.follow("later")
+    assert world.refuse_steer("b") == []
+    assert world.refuse_steer("a") == []
+    assert world.machine.waiting("s") == ("a", "b", "later")
+    assert world.submit("c", STEER) == [], "it must not overtake the refused ones"
+
+
+def test_a_refused_steer_does_not_hold_back_a_more_important_message() -> None:
+    world = streaming()
+    world.submit("a", STEER)
+    world.follow("urgent", priority=9)
+    world.refuse_steer("a")
+    assert world.machine.waiting("s") == ("urgent", "a")
+
+
+def test_steers_that_were_never_consumed_follow_in_their_old_order_ahead_of_later_messages() -> None:
+    world = streaming()
+    world.follow("a", "b", "c", mode=STEER)
+    world.follow("later", mode=COLLECT)
+    world.end(unconsumed=("c", "a"))
+    assert world.ends == {"running": "t1", "b": "t1"}
+    assert world.runs() == ("a",)
+    assert world.machine.waiting("s") == ("c", "later")
+
+
+def test_steers_of_an_aborted_turn_end_with_it_and_never_leak_into_the_next_prompt() -> None:
+    world = streaming()
+    world.submit("steered", STEER)
+    world.submit("stop, do this", INTERRUPT)
+    world.end()
+    assert world.ends["steered"] == "t1"
+    assert world.prompt() == "text of stop, do this"
+
+
+def test_steers_that_come_back_from_an_interrupted_turn_have_been_replaced_like_all_that_waited() -> None:
+    world = streaming()
+    world.follow("a", "b", mode=STEER)
+    world.submit("new", INTERRUPT)
+    told = world.refuse_steer("a")
+    assert [(action.run, action.reason) for action in told if isinstance(action, Refuse)] == [
+        ("a", RefusalReason.INTERRUPTED)
+    ]
+    world.end(unconsumed=("b",))
+    assert world.ends["b"] == "interrupted"
+    assert world.runs() == ("new",)
+
+
+def test_an_exclusive_run_is_never_steered_and_an_exclusive_turn_takes_no_steers() -> None:
+    world = streaming()
+    assert world.submit("hold", STEER, exclusive=True) == []
+    world.end()
+    world.steerable()
+    assert world.submit("a", STEER) == []
+    assert world.machine.waiting("s") == ("a",)
+
+
+def test_a_turn_is_given_a_bounded_number_of_steers() -> None:
+    world = streaming()
+    steers = [Submit(run=f"r{number}", session="s", text="x", mode=STEER) for number in range(1001)]
+    for steer in steers[:1000]:
+        assert world.machine.handle(steer, world.now) == [Steer("t1", steer.run)]
+    assert world.machine.handle(steers[1000], world.now) == []
+    assert world.machine.waiting("s") == ("r1000",)
+
+
+# --- collect ----------------------------------------------------------------------------------------------------------
+
+
+def test_collected_messages_become_one_prompt_and_each_collected_caller_gets_its_outcome() -> None:
+    world = World()
+    world.follow("running", "a", "b", "c", mode=COLLECT)
+    world.pass_time(10)
+    world.end()
+    assert world.runs() == ("a", "b", "c")
+    assert world.prompt().startswith("[3 messages came in while you were busy")
+    assert world.prompt().endswith("[1 of 3]\ntext of a\n\n[2 of 3]\ntext of b\n\n[3 of 3]\ntext of c")
+    world.end()
+    assert {world.ends[run] for run in "abc"} == {"t2"}
+
+
+def test_a_single_collected_message_is_sent_as_it_is() -> None:
+    world = World()
+    world.follow("running", "a", mode=COLLECT)
+    world.pass_time(10)
+    world.end()
+    assert world.prompt() == "text of a"
+
+
+def test_collected_messages_wait_until_none_has_come_for_the_debounce() -> None:
+    world = World(debounce=0.5)
+    world.follow("running", "a", mode=COLLECT)
+    world.end()
+    assert world.machine.next_wakeup() == world.now + 0.5
+    world.pass_time(0.4)
+    world.follow("b", mode=COLLECT)
+    world.pass_time(0.4)
+    assert world.runs() == ()
+    world.pass_time(0.1)
+    assert world.runs() == ("a", "b")
+
+
+@pytest.mark.parametrize("cap", [1, 2, 20])
+@pytest.mark.parametrize("overflow", ["summarize", "old"])
+def test_a_debounce_cannot_starve_however_fast_messages_come_and_old_ones_go(cap: int, overflow: str) -> None:
+    world = World(debounce=0.5, cap=cap, overflow=overflow)
+    world.follow("running", mode=COLLECT)
+    world.follow("first", mode=COLLECT)
+    world.end()
+    began = world.now
+    for number in range(30):
+        world.pass_time(0.1)
+        if world.runs():
+            break
+        world.follow(f"r{number}", mode=COLLECT)
+    assert world.runs()
+    assert world.now - began == pytest.approx(2.0)
+
+
+def test_a_debounce_that_was_over_before_the_turn_ended_is_not_waited_for_again() -> None:
+    world = World()
+    world.follow("running", "a", "b", mode=COLLECT)
+    world.pass_time(0.6)
+    world.end()
+    assert world.runs() == ("a", "b")
+
+
+def test_a_more_important_message_is_not_delayed_by_a_debounce() -> None:
+    world = World()
+    world.follow("running", "a", mode=COLLECT)
+    world.end()
+    world.submit("urgent", FOLLOWUP, priority=9)
+    assert world.runs() == ("urgent",)
+    world.end()
+    world.pass_time(0.5)
+    assert world.runs() == ("a",)
+
+
+def test_messages_that_nothing_can_join_any_more_need_not_wait_for_others() -> None:
+    """What follows must not overtake them, so every further collected message comes behind it."""
+    world = World()
+    world.follow("running", "a", mode=COLLECT)
+    world.end()
+    world.submit("b", FOLLOWUP)
+    assert world.runs() == ("a",)
+
+
+def test_only_consecutive_messages_of_one_lane_and_priority_that_are_no_holds_are_merged() -> None:
+    world = World()
+    world.follow("running", "a", "b", mode=COLLECT)
+    world.submit("alone", FOLLOWUP)
+    world.follow("c", mode=COLLECT)
+    world.submit("hold", COLLECT, exclusive=True)
+    world.follow("d", mode=COLLECT)
+    world.follow("elsewhere", mode=COLLECT, lane="cron")
+    world.follow("low", mode=COLLECT, priority=1)
+    world.pass_time(10)
+    turns = []
+    while world.machine.is_busy("s"):
+        world.end()
+        turns.append(world.runs())
+    assert turns == [("a", "b"), ("alone",), ("c",), ("hold",), ("d",), ("elsewhere",), ("low",), ()]
+
+
+def test_messages_become_consecutive_when_what_stood_between_them_is_withdrawn() -> None:
+    world = World()
+    world.follow("running", "a", mode=COLLECT)
+    world.submit("between", FOLLOWUP)
+    world.follow("b", mode=COLLECT)
+    world.withdraw("between")
+    world.pass_time(10)
+    world.end()
+    assert world.runs() == ("a", "b")
+
+
+def test_messages_that_come_while_their_group_waits_for_a_slot_join_it_and_delay_it_no_more() -> None:
+    world = World(lanes={"cron": 1})
+    world.submit("first", session="1", lane="cron")
+    world.follow("a", session="2", lane="cron", mode=COLLECT)
+    world.follow("b", session="2", lane="cron", mode=COLLECT)
+    world.end("1")
+    assert world.runs("2") == ("a", "b")
+
+
+def test_of_several_sessions_whose_debounce_is_over_the_first_come_gets_the_slot() -> None:
+    world = World(lanes={"cron": 1})
+    for session in "ab":
+        world.follow(f"{session}1", session=session)
+    world.submit("b2", COLLECT, session="b", lane="cron")
+    world.submit("a2", COLLECT, session="a", lane="cron")
+    world.end("a")
+    world.end("b")
+    world.pass_time(0.5)
+    assert (world.runs("a"), world.runs("b")) == ((), ("b2",))
+
+
+def test_clearing_a_session_that_gathers_frees_it_and_its_timer() -> None:
+    world = World()
+    world.follow("running", "a", mode=COLLECT)
+    world.end()
+    world.tell(Clear("s"))
+    assert not world.machine.is_busy("s")
+    assert world.machine.next_wakeup() is None
+
+
+# --- interrupt --------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_aborts_the_turn_clears_what_waits_and_runs_the_newest_when_the_turn_has_ended() -> None:
+    world = World()
+    world.follow("running", "a", "b")
+    told = world.submit("new", INTERRUPT)
+    assert told[0] == AbortTurn("t1")
+    assert [(action.run, action.reason) for action in told if isinstance(action, Refuse)] == [
+        ("a", RefusalReason.INTERRUPTED),
+        ("b", RefusalReason.INTERRUPTED),
+    ]
+    assert world.runs() == ("running",)
+    assert [type(action) for action in world.end()] == [StartTurn]
+    assert world.runs() == ("new",)
+
+
+def test_a_second_interrupt_replaces_the_first_and_aborts_nothing_twice() -> None:
+    world = World()
+    world.follow("running")
+    world.submit("first", INTERRUPT)
+    told = world.submit("second", INTERRUPT)
+    assert [type(action) for action in told] == [Refuse]
+    world.end()
+    assert world.ends == {"running": "t1", "first": "interrupted"}
+    assert world.runs() == ("second",)
+
+
+def test_messages_behind_an_interrupt_wait_for_its_turn() -> None:
+    world = streaming()
+    world.submit("new", INTERRUPT)
+    assert world.submit("a", STEER) == [], "the turn that ends takes no steers"
+    world.end()
+    assert world.runs() == ("new",)
+    assert world.machine.waiting("s") == ("a",)
+
+
+def test_an_interrupt_takes_the_place_of_messages_that_wait_for_a_slot() -> None:
+    world = World(lanes={"cron": 1})
+    world.submit("other", session="1", lane="cron")
+    world.submit("a", session="2", lane="cron")
+    told = world.submit("new", INTERRUPT, session="2", lane="cron")
+    assert [type(action) for action in told] == [Refuse]
+    world.end("1")
+    assert world.runs("2") == ("new",)
+
+
+def test_an_interrupt_takes_the_place_of_messages_that_gather() -> None:
+    world = World()
+    world.follow("running", "a", mode=COLLECT)
+    world.end()
+    world.submit("new", INTERRUPT)
+    assert world.ends["a"] == "interrupted"
+    assert world.runs() == ("new",)
+    assert world.machine.next_wakeup() is None
+
+
+def test_a_running_hold_cannot_be_interrupted_by_a_message_which_waits_like_any_other() -> None:
+    world = World()
+    world.submit("hold", exclusive=True)
+    world.follow("a")
+    assert world.submit("new", INTERRUPT) == []
+    assert world.machine.waiting("s") == ("a", "new")
+
+
+def test_an_interrupt_that_may_not_even_wait_interrupts_nothing() -> None:
+    world = World(pending=1)
+    world.follow("other", "waits", session="1")
+    world.follow("running")
+    told = world.submit("new", INTERRUPT)
+    assert [(action.run, action.reason) for action in told if isinstance(action, Refuse)] == [
+        ("new", RefusalReason.EVICTED)
+    ]
+    assert len(told) == 1
+
+
+def test_clearing_after_an_interrupt_refuses_it_and_the_session_is_free_when_the_turn_has_ended() -> None:
+    world = World()
+    world.follow("running")
+    world.submit("new", INTERRUPT)
+    world.tell(Clear("s"))
+    turn = world.turn()
+    world.turns.pop(turn)
+    assert world.tell(TurnEnded(turn)) == []
+    assert not world.machine.is_busy("s")
