@@ -87,7 +87,7 @@ def set_config(path: Path, key: str, value: str) -> Change:
     parse_toml(text, path)
     edited, taken = _first_usable(path, text, keys, readings(value))
     backup = None
-    if not edited.in_place and text:
+    if not edited.in_place:
         backup = path.with_name(f"{path.name}.bak")
         _replace(backup, text)
     _replace(path, edited.text)

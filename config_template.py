@@ -58,7 +58,7 @@ def _with_unit(value: Seconds | ByteCount, units: tuple[tuple[float, str], ...])
     """The shortest spelling that means exactly this value; the bare number where none does."""
     for factor, unit in units:
         text = f"{round(value / factor)}{unit}"
-        if value and value >= factor and type(value).parse(text) == value:
+        if value and type(value).parse(text) == value:
             return text
     return int(value) if value == int(value) else float(value)
 
@@ -84,7 +84,7 @@ def inline_key(key: str) -> str:
 def _tables(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every table below one, with its struct."""
     for field in msgspec.structs.fields(kind):
-        place = (*path, *field.encode_name.split("."))
+        place = (*path, field.encode_name)
         inner = _bare(field.type)
         if _is_table(field):
             yield place, inner

@@ -94,7 +94,14 @@ class Pot(msgspec.Struct, frozen=True):
     cups: int = 2
 
 
-class Kitchen(msgspec.Struct, frozen=True):
+class Room(msgspec.Struct, frozen=True):
+    """Any room."""
+
+    windows: int = 1
+    """Panes of glass."""
+
+
+class Kitchen(Room, frozen=True):
     """``[house.kitchen]``: where tea is made."""
 
     time: Seconds = Seconds(180)
@@ -103,6 +110,7 @@ class Kitchen(msgspec.Struct, frozen=True):
     taste: Taste = Taste.SOUR
     size: ByteCount | None = None
     pots: list[Pot] = []
+    favourite: Pot | None = None
     by_name: dict[str, Pot] = {}
 
 
@@ -128,6 +136,9 @@ def test_a_template_reads_like_this() -> None:
 # [house.kitchen]: where tea is made.
 [kitchen]
 
+# Panes of glass.
+#windows = 1
+
 # How long tea takes, at most.
 #time = "3m"
 
@@ -142,6 +153,8 @@ def test_a_template_reads_like_this() -> None:
 #   tea = "..." (needed) # What is in it.
 #   cups = 2
 #pots = []
+
+# favourite = { tea = "...", cups = 1 } (unset by default)
 
 # An entry, [kitchen.by_name.NAME]: One pot.
 #   tea = "..." (needed) # What is in it.

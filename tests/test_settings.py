@@ -2,8 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 import tomli_w
 from hypothesis import given
@@ -13,6 +14,7 @@ from errors import UsageError
 from profiles import AgentSettings, build_profile
 from profiles.settings import AgentDefaults
 from settings import Problem, Settings, SettingsError, check_settings, find_settings_file, load_settings, parse_settings
+from settings_problems import type_problems
 from settings_tables import file_shape, struct_shape
 from settings_text import lines_of_keys
 from wire.units import Seconds
@@ -129,6 +131,31 @@ def test_the_embedded_defaults_are_valid() -> None:
 )
 def test_a_problem_reads_like_the_file(path: tuple[str | int, ...], shown: str) -> None:
     assert str(Problem(path, "x")) == shown
+
+
+class Pair(msgspec.Struct):
+    x: int | None = None
+    y: int | None = None
+    words: Annotated[list[Literal["a", "b"]] | None, msgspec.Meta(description="x")] = None
+
+    def __post_init__(self) -> None:
+        if self.x and self.y:
+            msg = "x or y, not both"
+            raise ValueError(msg)
+        if self.y:
+            msg = "no y without x"
+            raise ValueError(msg)
+
+
+def test_a_structs_own_check_is_blamed_on_an_entry_only_where_that_alone_says_the_same() -> None:
+    assert list(type_problems({"x": 1, "y": 2}, Pair, ("p",))) == [Problem(("p",), "x or y, not both")]
+    assert list(type_problems({"y": 2}, Pair, ("p",))) == [Problem(("p", "y"), "no y without x")]
+
+
+def test_what_surrounds_a_type_does_not_hide_the_item_at_fault() -> None:
+    assert list(type_problems({"words": ["a", "bb"]}, Pair)) == [
+        Problem(("words", 1), "invalid enum value 'bb'; did you mean \"b\"?")
+    ]
 
 
 # --- bounds ----------------------------------------------------------------------------------------------------------
@@ -274,6 +301,10 @@ z = { p = 1, q = 2 }
     assert lines["t", "list", 0, "k"] == 14
     assert lines["t", "list", 1, "k"] == 16
     assert lines["t", "list", 1, "inner", "z", "q"] == 18
+
+
+def test_only_a_newline_ends_a_line() -> None:
+    assert lines_of_keys('a = "x\u2028y" # \u0085\r\nb = 1\r\n') == {("a",): 1, ("b",): 2}
 
 
 keys = st.from_regex(r"[a-z]{1,6}", fullmatch=True)

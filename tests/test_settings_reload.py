@@ -88,5 +88,5 @@ def test_profiles_that_are_no_more_make_a_new_list_of_those_that_are() -> None:
 
 def test_more_profiles_or_other_names_for_the_same_outdate_nobody() -> None:
     old = profiles("[agents.x]\nmodel = 'a'\n")
-    assert changed_profiles(old, profiles("[agents.x]\nmodel = 'a'\n[agents.y]\n")) is None
+    assert changed_profiles(old, profiles("[agents.x]\nmodel = 'a'\n[agents.y]\nmodel = 'z'\n")) is None
     assert changed_profiles(old, profiles("[agents.renamed]\nmodel = 'a'\ntimeout_seconds = 9\n")) is None
