@@ -16,6 +16,7 @@ import psutil
 from rich.console import Console
 from rich.text import Text
 
+from doors.event_texts import answer_text
 from doors.requests import stop_supervisor
 from doors.supervisor_process import SupervisorProcess
 from doors.tables import status_view
@@ -142,7 +143,7 @@ class _Demo:
         with self._supervisor.connect() as client:
             stream = client.stream("prompt", params, timeout=_TURN_TIMEOUT + 5)
             for batch in stream:
-                piece = "".join(clean(event.data["data"].get("partial", "")) for event in batch if _is_text(event.data))
+                piece = "".join(clean(answer_text(pushed.data.events)) for pushed in batch)
                 self._show_piece(session, piece, live=live)
                 if kill_at_first_piece and piece:
                     self._kill_worker_of(session)
@@ -183,7 +184,3 @@ class _Demo:
 
     def _print(self, session: str, text: Text) -> None:
         self._console.print(Text(f"{session:>10}  ").append_text(text))
-
-
-def _is_text(data: dict[str, Any]) -> bool:
-    return data.get("type") == "assistant_message"

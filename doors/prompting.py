@@ -1,143 +1,80 @@
-"""``pool prompt`` on the terminal: the answer as it comes, tools as dim lines beside it, the outcome at the end."""
+"""Runs as the terminal asks for them: start one and follow it, wait for one, and what to say of how it ended."""
 
+import math
 import os
+import time
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 
-import msgspec
+from doors.control_client import ControlClient, NoSupervisor
+from doors.event_texts import command_line
+from doors.prompt_views import View
+from doors.requests import given
+from errors import (
+    PoolClosed,
+    PoolError,
+    RequestTimeout,
+    RunAborted,
+    RunInterrupted,
+    UsageError,
+    WorkerError,
+    error_from_wire,
+)
 
-from doors.control_client import ControlClient, Pushed
-from doors.texts import clean, clean_stream
-from errors import PoolError, RequestTimeout, RunAborted, UsageError, WorkerError
-
-__all__ = ["JsonView", "TextView", "View", "follow_prompt", "read_text"]
+__all__ = ["check_outcome", "follow_prompt", "read_text", "run_params", "wait_for_run"]
 
 _ABORT_TIMEOUT = 5.0
 _SUPERVISOR_LATE = 10.0
-_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
-_PREVIEW_CHARS = 100
+_LOOK_SECONDS = 600.0
 
 
-class TextView:
-    """The answer's text on ``out``; what the agent does besides on ``err``."""
-
-    def __init__(self, out: TextIO, err: TextIO, env: Mapping[str, str]) -> None:
-        self._out = out
-        self._err = err
-        self._filter = clean_stream if out.isatty() else str
-        self._is_shared = out.isatty() and err.isatty()
-        self._is_coloured = err.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-        self._at_line_start = True
-        self._has_text = False
-
-    def show(self, batch: list[Pushed]) -> None:
-        """Draw a batch of events, and flush once."""
-        for pushed in batch:
-            data = pushed.data.get("data") or {}
-            match pushed.data.get("type"):
-                case "assistant_message":
-                    self._write(data.get("partial", ""))
-                case "tool":
-                    self._tool(data)
-        self._out.flush()
-
-    def end(self, outcome: dict[str, Any]) -> None:
-        """The last line end, and the whole text where no pieces of it came."""
-        if not self._has_text:
-            self._write(outcome.get("text", ""))
-        self.close()
-
-    def fail(self, error: PoolError) -> None:  # noqa: ARG002  # the command line prints the error itself
-        """Leave the cursor at the start of a line."""
-        self.close()
-
-    def close(self) -> None:
-        """End the line that was begun."""
-        if not self._at_line_start:
-            self._write("\n")
-        self._out.flush()
-
-    def _write(self, text: str) -> None:
-        text = self._filter(text)
-        if text:
-            self._out.write(text)
-            self._has_text = True
-            self._at_line_start = text.endswith("\n")
-
-    def _tool(self, data: dict[str, Any]) -> None:
-        call = data.get("call") or {}
-        match data.get("phase"):
-            case "start":
-                self._note(f"· {call.get('name')} {call.get('input_preview', '')}")
-            case "error":
-                self._note(f"! {call.get('name')} failed: {data.get('error')}")
-
-    def _note(self, text: str) -> None:
-        line = clean(text)[:_PREVIEW_CHARS]
-        self._out.flush()
-        if self._is_shared and not self._at_line_start:
-            self._err.write("\n")
-            self._at_line_start = True
-        self._err.write(f"{_DIM}{line}{_PLAIN}\n" if self._is_coloured else f"{line}\n")
-        self._err.flush()
+def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
+    """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else it gets a name that nobody else has."""
+    return given(**options, text=text, run=key or uuid.uuid4().hex)
 
 
-class JsonView:
-    """One JSON object a line: ``{"type", "data"}`` for each event, last ``{"outcome"}`` or ``{"error"}``."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-
-    def show(self, batch: list[Pushed]) -> None:
-        """Write a batch of events, and flush once."""
-        for pushed in batch:
-            self._line(pushed.data)
-        self._out.flush()
-
-    def end(self, outcome: dict[str, Any]) -> None:
-        """Write the outcome."""
-        self._line({"outcome": outcome})
-        self._out.flush()
-
-    def fail(self, error: PoolError) -> None:
-        """Write the error as the outcome."""
-        self._line({"error": {"code": error.code, "message": error.message, "data": error.details}})
-        self._out.flush()
-
-    def close(self) -> None:
-        """Nothing is left open between lines."""
-
-    def _line(self, value: Any) -> None:
-        self._out.write(msgspec.json.encode(value).decode() + "\n")
-
-
-View = TextView | JsonView
-
-
-def follow_prompt(client: ControlClient, params: dict[str, Any], view: View) -> dict[str, Any]:
+def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, place: str = "") -> dict[str, Any]:
     """Run a prompt, draw it as it comes, return its outcome. Raises PoolError where the run did not end well.
 
-    Ctrl-C aborts the run, then goes on its way. It aborts this run, by a name of its own: when the run still waits, the
-    session's first one is somebody else's.
+    ``params`` of the method ``prompt``; its ``run`` is what the run is called. Ctrl-C aborts this run, then goes on
+    its way. ``place``: the options by which shown commands find the supervisor.
     """
-    run = uuid.uuid4().hex
+    stream = client.stream("prompt", params, timeout=_patience(params.get("timeout")))
+    is_known = False
     try:
-        stream = client.stream("prompt", {**params, "run": run}, timeout=_patience(params.get("timeout")))
         for batch in stream:
-            view.show(batch)
-        outcome: dict[str, Any] = stream.result
-    except PoolError as error:
-        view.fail(error)
-        raise
+            is_known = True
+            for pushed in batch:
+                view.show(pushed.data.events)
     except KeyboardInterrupt:
         view.close()
-        _abort(client.path, {"session": params["session"], "run": run})
+        _abort(client.path, params)
         raise
+    except PoolError as exc:
+        error = _explain_end(exc, params, place, is_known=is_known)
+        view.fail(error)
+        raise error from exc
+    outcome: dict[str, Any] = stream.result
     view.end(outcome)
-    _check(outcome)
+    check_outcome(outcome)
     return outcome
+
+
+def wait_for_run(client: ControlClient, run_id: str, session: str | None, timeout: float | None) -> dict[str, Any]:
+    """The outcome of a run, however it ended. ``timeout`` in seconds, 0 = as it stands now, None = until it has ended.
+
+    Raises RequestTimeout when it has not ended by then, and UsageError for a run that is not known.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        patience = max(0.0, min(deadline - time.monotonic(), _LOOK_SECONDS))
+        params = given(run_id=run_id, session=session, timeout_ms=round(patience * 1000))
+        outcome: dict[str, Any] = client.call("agent.wait", params, timeout=patience + _SUPERVISOR_LATE)
+        if outcome["status"] != "timeout":
+            return outcome
+        if time.monotonic() >= deadline:
+            raise RequestTimeout(f"the run {run_id} has not ended yet; it goes on", run_id=run_id)
 
 
 def read_text(text: str, stdin: BinaryIO) -> str:
@@ -149,25 +86,43 @@ def read_text(text: str, stdin: BinaryIO) -> str:
         raise UsageError(f"the prompt is not UTF-8 text: {exc}") from exc
 
 
-def _patience(timeout: float | None) -> float | None:
-    """How long to listen: the supervisor keeps the timeout itself, and only a stopped one is late by so much."""
-    return None if timeout is None else timeout + _SUPERVISOR_LATE
-
-
-def _abort(path: Path, run: dict[str, Any]) -> None:
-    """Over a connection of its own: the interrupted one may have been left in the middle of a line."""
-    with ControlClient(path) as client:
-        client.call("abort", run, timeout=_ABORT_TIMEOUT)
-
-
-def _check(outcome: dict[str, Any]) -> None:
+def check_outcome(outcome: dict[str, Any]) -> None:
+    """Raise what the run failed with: PoolError of the kind it was; nothing where it ended well."""
+    error = outcome.get("error")
+    if error:
+        raise error_from_wire(error["code"], error.get("message") or "the run failed", error.get("data"))
     match outcome.get("stop_reason"):
         case "error":
-            raise WorkerError(outcome.get("error") or "the agent ended the turn with an error", **_where(outcome))
+            raise WorkerError("the agent ended the turn with an error", **_where(outcome))
         case "timeout":
             raise RequestTimeout("the turn took longer than its timeout and was ended", **_where(outcome))
         case "aborted":
             raise RunAborted("the turn was aborted", **_where(outcome))
+
+
+def _patience(timeout: float | None) -> float | None:
+    """How long to listen: the supervisor keeps the timeout itself, and only a stopped one is late by so much."""
+    return None if not timeout else timeout + _SUPERVISOR_LATE
+
+
+def _abort(path: Path, params: dict[str, Any]) -> None:
+    """Over a connection of its own: the interrupted one may have been left in the middle of a line."""
+    with ControlClient(path) as client:
+        client.call("abort", {"session": params["session"], "run": params["run"]}, timeout=_ABORT_TIMEOUT)
+
+
+def _explain_end(error: PoolError, params: dict[str, Any], place: str, *, is_known: bool) -> PoolError:
+    """What to say of a run that ended without an outcome: when only the supervisor is gone, how to look for it."""
+    is_gone = isinstance(error, NoSupervisor) or (isinstance(error, PoolClosed) and is_known)
+    if not is_gone:
+        return error
+    run_id, session = params["run"], params["session"]
+    look = command_line("wait", run_id, session=session, place=place)
+    return RunInterrupted(
+        f"the supervisor went away before the run had ended; when it is back, its outcome is told by: {look}",
+        run_id=run_id,
+        session=session,
+    )
 
 
 def _where(outcome: dict[str, Any]) -> dict[str, Any]:

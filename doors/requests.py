@@ -1,9 +1,11 @@
-"""What a command does with a supervisor beyond one call: stop it and wait, drain it and say how that went."""
+"""What a command does beyond one call: stop the supervisor, drain it, end a run, decide; and say how that went."""
+
+from typing import Any
 
 from doors.control_client import ControlClient
-from errors import RequestTimeout
+from errors import PoolError, RequestTimeout, UsageError
 
-__all__ = ["drain_supervisor", "stop_supervisor"]
+__all__ = ["abort_run", "decide", "drain_supervisor", "given", "message_source", "stop_supervisor"]
 
 
 def stop_supervisor(client: ControlClient, timeout: float | None) -> None:
@@ -17,3 +19,28 @@ def drain_supervisor(client: ControlClient, timeout: float | None) -> None:
     """Drain the pool and wait for that. Raises RequestTimeout when turns are left at the end of ``timeout``."""
     if not client.call("drain", {"timeout": timeout}, timeout=None)["drained"]:
         raise RequestTimeout("turns are still running; the pool goes on draining")
+
+
+def abort_run(client: ControlClient, session: str, run: str | None) -> None:
+    """End a run of the session. Raises PoolError when there is none to end."""
+    if not client.call("abort", given(session=session, run=run))["aborted"]:
+        which = "no run goes on or waits" if run is None else f"the run {run} does not go on"
+        raise PoolError(f"{which} in the conversation {session}", session=session)
+
+
+def decide(client: ControlClient, call_id: str, decision: str, *, session: str | None, note: str | None) -> None:
+    """Answer ``allow`` or ``deny`` to a tool call that waits for a person."""
+    client.call("decide", given(call_id=call_id, decision=decision, session=session, note=note))
+
+
+def message_source(*, chat_type: str, sender_id: str, chat_id: str | None, **others: Any) -> dict[str, Any]:
+    """The source of a message for ``route``. A direct message's chat is the sender's, unless it is named."""
+    if chat_id is None and chat_type != "dm":
+        raise UsageError(f"a message of a {chat_type} needs --chat: which one?")
+    others["member_role_ids"] = list(others.get("member_role_ids", ())) or None
+    return given(chat_type=chat_type, sender_id=sender_id, chat_id=chat_id or sender_id, **others)
+
+
+def given(**params: Any) -> dict[str, Any]:
+    """The parameters that were given, those left out being the supervisor's to choose."""
+    return {name: value for name, value in params.items() if value is not None}

@@ -1,0 +1,175 @@
+"""What an event says, in a few words for a person. Pure; an event of a kind not known here is told by its fields."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from doors.envelopes import read_envelopes
+from doors.texts import clean, span
+from wire.envelope import EventEnvelope
+from wire.framing import DECODE_ERRORS
+
+__all__ = [
+    "TEXT_KINDS",
+    "TextPiece",
+    "answer_text",
+    "approve_command",
+    "call_text",
+    "command_line",
+    "data_of",
+    "fields",
+    "piece_of",
+    "tell",
+]
+
+TEXT_KINDS = {"text_chunk": "text", "text_snapshot": "text", "think_chunk": "think", "think_snapshot": "think"}
+"""Kinds of events that carry running text, and whose text it is: the answer's or the reasoning's."""
+
+_LONGEST_VALUE = 200
+
+
+class TextPiece(msgspec.Struct, frozen=True, gc=False):
+    """The data of a running text's events: a piece has ``delta``; a snapshot, which stands for many, ``text``."""
+
+    delta: str = ""
+    text: str = ""
+
+
+_pieces = msgspec.json.Decoder(TextPiece)
+
+
+def piece_of(event: EventEnvelope) -> str:
+    """The text of one of the ``TEXT_KINDS``; empty where there is none to be read."""
+    try:
+        piece = _pieces.decode(event.data)
+    except DECODE_ERRORS:
+        return ""
+    return piece.delta or piece.text
+
+
+def answer_text(events: msgspec.Raw) -> str:
+    """What the envelopes of a push say of the answer, all in one."""
+    return "".join(piece_of(event) for event in read_envelopes(events) if TEXT_KINDS.get(event.type) == "text")
+
+
+def data_of(event: EventEnvelope) -> dict[str, Any]:
+    """The data of an event as plain objects; empty where it is no object."""
+    try:
+        data = msgspec.json.decode(event.data)
+    except DECODE_ERRORS:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def tell(event: EventEnvelope, place: str = "") -> list[str]:
+    """An event that is no running text, as lines; those after the first are commands to type and must not be cut.
+
+    ``place``: the options by which such a command finds the same supervisor.
+    """
+    data = data_of(event)
+    lines = [_WORDS.get(event.type, fields)(data)]
+    if event.type == "permission_required":
+        lines.append(approve_command(data, event.session, place))
+    return lines
+
+
+def call_text(data: Mapping[str, Any]) -> str:
+    """The tool call that an event is about: its name and the beginning of its input."""
+    call = _part(data, "call")
+    return _join(call.get("name"), call.get("input_preview"))
+
+
+def approve_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
+    """What to type so that the call may go on."""
+    return command_line("approve", str(_part(data, "call").get("id", "")), session=session, place=place)
+
+
+def command_line(name: str, argument: str, *, session: str | None, place: str) -> str:
+    """A ``pool`` command ready to be copied into a shell."""
+    where = f" -s {shlex.quote(session)}" if session else ""
+    return clean(f"pool {name}{place}{where} {shlex.quote(argument)}")
+
+
+def fields(data: Mapping[str, Any]) -> str:
+    """``name=value`` for each field that says something; texts with spaces are quoted."""
+    return "  ".join(
+        f"{clean(name)}={_value(value)}" for name, value in data.items() if value not in (None, "", [], {})
+    )
+
+
+def _value(value: Any) -> str:
+    text = clean(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str) and (" " in text or '"' in text):
+        text = msgspec.json.encode(text).decode()
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def _part(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    part = data.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _join(*parts: Any, separator: str = " ") -> str:
+    return separator.join(clean(part) for part in parts if part not in (None, ""))
+
+
+def _accepted(data: Mapping[str, Any]) -> str:
+    return _join(data.get("mode"), f"lane {data.get('lane')}", f"priority {data.get('priority')}", separator=", ")
+
+
+def _start(data: Mapping[str, Any]) -> str:
+    turn = data.get("turn")
+    return _join(f"on {data.get('worker')}", turn and f"turn {turn}", separator=", ")
+
+
+def _tool_end(data: Mapping[str, Any]) -> str:
+    milliseconds = _part(data, "call").get("duration_ms")
+    took = f"({span(milliseconds / 1000)})" if isinstance(milliseconds, int | float) else None
+    return _join(call_text(data), took)
+
+
+def _tool_error(data: Mapping[str, Any]) -> str:
+    return f"{clean(_part(data, 'call').get('name'))} failed: {clean(_message(data.get('error')))}"
+
+
+def _message(error: Any) -> Any:
+    return error.get("message") if isinstance(error, dict) else error
+
+
+def _done(data: Mapping[str, Any]) -> str:
+    usage = _part(data, "usage")
+    tokens = f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens" if usage else None
+    worker = data.get("worker")
+    parts = (data.get("reason"), _message(data.get("error")), worker and f"on {worker}", tokens)
+    return _join(*parts, separator=", ")
+
+
+def _decided(data: Mapping[str, Any]) -> str:
+    by = data.get("by")
+    return _join(data.get("decision"), data.get("call_id"), by and f"by {by}", data.get("note"))
+
+
+def _state(data: Mapping[str, Any]) -> str:
+    reason = data.get("reason")
+    return _join(data.get("from"), "->", data.get("to"), reason and f"({reason})")
+
+
+def _trouble(data: Mapping[str, Any]) -> str:
+    return f"{_join(data.get('severity'), data.get('phase'))}: {clean(data.get('message'))}"
+
+
+_WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "run:accepted": _accepted,
+    "run:start": _start,
+    "tool:start": call_text,
+    "tool:end": _tool_end,
+    "tool_executed": _tool_end,
+    "tool:error": _tool_error,
+    "done": _done,
+    "permission_required": call_text,
+    "permission_decided": _decided,
+    "state_changed": _state,
+    "error": _trouble,
+}

@@ -1,0 +1,67 @@
+"""What an event says in a few words."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from doors.event_texts import answer_text, command_line, piece_of, tell
+from tests.doors.envelopes import event, pushed, text
+from wire.envelope import EventEnvelope
+
+CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 1500}
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "words"),
+    [
+        ("run:accepted", {"lane": "main", "priority": 5, "mode": "steer"}, "steer, lane main, priority 5"),
+        ("run:start", {"worker": "w3", "turn": "t1"}, "on w3, turn t1"),
+        ("run:start", {"worker": "w3"}, "on w3"),
+        ("tool:start", {"call": CALL}, "exec ls -la"),
+        ("tool:end", {"call": CALL}, "exec ls -la (1.5 s)"),
+        ("tool:error", {"call": CALL, "error": "no\nright"}, "exec failed: no right"),
+        ("done", {"reason": "completed", "worker": "w1"}, "completed, on w1"),
+        ("done", {"reason": "error", "error": {"code": "x", "message": "it broke"}}, "error, it broke"),
+        (
+            "done",
+            {"reason": "completed", "usage": {"input_tokens": 10, "output_tokens": 4}},
+            "completed, 10 + 4 tokens",
+        ),
+        ("permission_decided", {"call_id": "c1", "decision": "deny", "by": "u", "note": "no"}, "deny c1 by u no"),
+        ("state_changed", {"from": "READY", "to": "WORKING", "reason": "run"}, "READY -> WORKING (run)"),
+        ("error", {"severity": "warn", "phase": "model", "message": "slow"}, "warn model: slow"),
+        ("worker_spawned", {"worker": "w1", "pid": 7, "cause": None, "why": "a b"}, 'worker=w1  pid=7  why="a b"'),
+        ("brand_new", {"deep": {"a": [1]}, "empty": []}, 'deep={"a":[1]}'),
+        ("brand_new", "no object", ""),
+    ],
+)
+def test_an_event_is_told_by_what_matters_in_it(type_: str, data: Any, words: str) -> None:
+    assert tell(event(type_, data)) == [words]
+
+
+def test_a_call_that_waits_for_approval_comes_with_its_command() -> None:
+    told = tell(event("permission_required", {"call": CALL}, session="it's"), " --socket /s")
+    assert told == ["exec ls -la", "pool approve --socket /s -s 'it'\"'\"'s' c1"]
+
+
+def test_no_event_can_control_the_terminal() -> None:
+    told = tell(event("\x1b[2J", {"\x1b[2J": "\x1b[2J"}))
+    assert "\x1b" not in "".join(told)
+    assert "\x1b" not in command_line("approve", "\x1b[2J", session="\x07", place="")
+
+
+def test_a_long_value_is_cut() -> None:
+    assert tell(event("file_changed", {"path": "x" * 500})) == ["path=" + "x" * 199 + "…"]
+
+
+@pytest.mark.parametrize("raw", [b"null", b"[]", b'{"delta":1}', b'{"delta":'])
+def test_data_that_cannot_be_read_is_no_text(raw: bytes) -> None:
+    odd = EventEnvelope(seq=1, ts=0.0, session="a", channel="progress", type="text_chunk", data=msgspec.Raw(raw))  # type: ignore[arg-type]  # a channel by its name
+    assert piece_of(odd) == ""
+    tell(msgspec.structs.replace(odd, type="done"))
+
+
+def test_the_answer_in_a_push_is_its_text_without_the_reasoning() -> None:
+    thought = event("think_chunk", {"delta": "hm"})
+    assert answer_text(pushed(text("a"), thought, event("done", {"text": "ab"}), text("b"))) == "ab"
