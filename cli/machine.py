@@ -10,7 +10,7 @@ from cli.options import json_option, load, place_options
 __all__ = ["demo", "doctor"]
 
 
-@click.command()
+@click.command(short_help="Say what this machine lacks for these settings.")
 @place_options
 @json_option
 @click.pass_context
@@ -30,7 +30,7 @@ def doctor(
     ctx.exit(0 if show_checks(checks, as_json=as_json) else 1)
 
 
-@click.command()
+@click.command(short_help="Show it all in half a minute; needs nothing.")
 @click.pass_context
 def demo(ctx: click.Context) -> None:
     """Show it: a supervisor, prompts, a worker killed and replaced, a clean end. Needs nothing."""

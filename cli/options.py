@@ -2,18 +2,34 @@
 
 import functools
 import os
-from collections.abc import Callable
+import shlex
+import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from errors import UsageError
 from wire.units import Seconds
 
 if TYPE_CHECKING:
     from settings import Settings
 
-__all__ = ["as_seconds", "json_option", "load", "place_options", "with_client"]
+__all__ = [
+    "as_seconds",
+    "config_option",
+    "confirm",
+    "given_command",
+    "given_place",
+    "json_option",
+    "load",
+    "place_options",
+    "session_option",
+    "with_client",
+]
+
+_PLACE = ("socket", "config", "data_dir")
 
 
 def as_seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -24,18 +40,65 @@ def as_seconds(ctx: click.Context, param: click.Parameter, value: str | None) ->
         raise click.BadParameter(str(exc), ctx, param) from exc
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def _as_in_group(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """An option that was given before the name of a subcommand holds for it too."""
+    return value or (ctx.parent and ctx.parent.params.get(param.name or "")) or value
+
+
+def is_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is lost; ``yes`` answers beforehand. Where nobody can be asked it is refused."""
+    if yes:
+        return
+    if not is_terminal():
+        raise UsageError("this asks first, and there is no terminal to ask on; give --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, callback=_as_in_group, help="Print one JSON document instead of tables."
+)
+session_option = click.option("-s", "--session", required=True, metavar="KEY", help="The conversation.")
+
+
+config_option = click.option(
+    "--config", metavar="FILE", callback=_as_in_group, help="The settings file ($POOL_CONFIG)."
+)
 
 
 def place_options(command: Callable[..., None]) -> Callable[..., None]:
     """Let the command be told where the supervisor is: ``socket``, ``config``, ``data_dir``."""
     for option in (
-        click.option("--data-dir", metavar="DIR", help="The supervisor's data directory."),
-        click.option("--config", metavar="FILE", help="The settings file ($POOL_CONFIG)."),
-        click.option("--socket", metavar="PATH", help="The control socket ($POOL_SOCKET)."),
+        click.option("--data-dir", metavar="DIR", callback=_as_in_group, help="The supervisor's data directory."),
+        config_option,
+        click.option("--socket", metavar="PATH", callback=_as_in_group, help="The control socket ($POOL_SOCKET)."),
     ):
         command = option(command)
     return command
+
+
+def given_place() -> str:
+    """How this command was told where the supervisor is, as options for a command that is to find the same one."""
+    params = click.get_current_context().params
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(params[name])}" for name in _PLACE if params.get(name))
+
+
+def given_command(*, leave_out: Collection[str]) -> str:
+    """This command with the options it was given, but for those of these names, to be copied into a shell."""
+    context = click.get_current_context()
+    words = ["pool", *context.command_path.split()[1:]]
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        if value and param.name not in leave_out:
+            values = value if isinstance(value, tuple) else (value,)
+            words += (
+                [param.opts[0]] if value is True else [word for one in values for word in (param.opts[0], str(one))]
+            )
+    return shlex.join(words)
 
 
 def load(config: str | None, data_dir: str | None, **limits: int | None) -> "Settings":

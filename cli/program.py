@@ -5,26 +5,44 @@ from typing import Any
 
 import click
 
-from cli import conversations, machine, supervisor, views
+from cli import config, conversations, events, machine, sessions, supervisor, views
 from errors import PoolError
 
 __all__ = ["main"]
 
 _SECTIONS: dict[str, tuple[click.Command, ...]] = {
-    "Supervisor": (supervisor.run, supervisor.stop, supervisor.pause, supervisor.resume, supervisor.drain),
-    "Conversations": (conversations.prompt,),
+    "Supervisor": (
+        supervisor.run,
+        supervisor.stop,
+        supervisor.pause,
+        supervisor.resume,
+        supervisor.drain,
+        supervisor.reload,
+    ),
+    "Conversations": (
+        conversations.prompt,
+        conversations.wait,
+        conversations.steer,
+        conversations.abort,
+        conversations.approve,
+        conversations.deny,
+        conversations.delegate,
+        sessions.sessions,
+    ),
     "What is going on": (
         views.status,
         views.workers,
-        views.sessions,
         views.waiting,
+        events.events,
         views.explain,
+        views.route,
         views.worker,
     ),
-    "This machine": (machine.doctor, machine.demo),
+    "This machine": (config.config, machine.doctor, machine.demo),
 }
 _EPILOG = """\b
-Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor, 4 saturated or timed out, 130 interrupted.
+Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor,
+            4 saturated or timed out, 130 interrupted.
 Completion: eval "$(_POOL_COMPLETE=bash_source pool)"  (or zsh_source, fish_source)."""
 
 
@@ -37,9 +55,11 @@ class Commands(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         """Write the commands section by section."""
+        widest = max(len(name) for name in self.commands)
         for heading, commands in _SECTIONS.items():
             with formatter.section(heading):
-                formatter.write_dl([(command.name or "", command.get_short_help_str(90)) for command in commands])
+                rows = [(f"{command.name:{widest}}", command.get_short_help_str(90)) for command in commands]
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""

@@ -1,5 +1,6 @@
 """Commands for the supervisor itself: run it, stop it, hold it, empty it."""
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -7,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import as_seconds, load, place_options, with_client
+from cli.options import as_seconds, json_option, load, place_options, with_client
 
 if TYPE_CHECKING:
     from doors.control_client import ControlClient
 
-__all__ = ["drain", "pause", "resume", "run", "stop"]
+__all__ = ["drain", "pause", "reload", "resume", "run", "stop"]
 
 
-@click.command()
+@click.command(short_help="Run a supervisor in the foreground.")
 @place_options
 @click.option("--min", "min_workers", type=int, metavar="N", help="Idle workers to keep (pool.min).")
 @click.option("--max", "max_workers", type=int, metavar="N", help="Worker processes at most (pool.max).")
@@ -30,10 +31,11 @@ def run(
     settings = load(config, data_dir, **limits)
     where = Path(settings.data_dir)
     path = resolve_socket(socket, os.environ, settings.socket, where)
-    ctx.exit(app.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty()))
+    reread = functools.partial(load, config, data_dir, **limits)
+    ctx.exit(app.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty(), reread=reread))
 
 
-@click.command()
+@click.command(short_help="End the turns in flight, then the supervisor.")
 @click.option(
     "--timeout", callback=as_seconds, metavar="TIME", help="Give up waiting after this; the supervisor still stops."
 )
@@ -46,7 +48,7 @@ def stop(client: "ControlClient", timeout: float | None) -> None:
     click.echo("the supervisor has stopped")
 
 
-@click.command()
+@click.command(short_help="Grant no more workers; turns in flight go on.")
 @with_client
 def pause(client: "ControlClient") -> None:
     """Grant no more workers until `pool resume`; turns in flight go on."""
@@ -62,7 +64,7 @@ def resume(client: "ControlClient") -> None:
     click.echo("running")
 
 
-@click.command()
+@click.command(short_help="Let turns in flight end and stop all workers.")
 @click.option(
     "--timeout", callback=as_seconds, metavar="TIME", help="How long turns may take to end (pool.drain_timeout)."
 )
@@ -73,3 +75,13 @@ def drain(client: "ControlClient", timeout: float | None) -> None:
 
     drain_supervisor(client, timeout)
     click.echo("drained")
+
+
+@click.command(short_help="Read the settings file again.")
+@json_option
+@with_client
+def reload(client: "ControlClient", *, as_json: bool) -> None:
+    """Read the settings file again; what is wrong with it is told, and nothing changes."""
+    from doors.console import show_reload
+
+    show_reload(client, as_json=as_json)

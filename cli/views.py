@@ -1,6 +1,6 @@
 """Commands that show what is going on, and orders to one worker."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +10,9 @@ from errors import UsageError
 if TYPE_CHECKING:
     from doors.control_client import ControlClient
 
-__all__ = ["explain", "sessions", "status", "waiting", "worker", "workers"]
+__all__ = ["explain", "route", "status", "waiting", "worker", "workers"]
+
+_CHAT_TYPES = ("dm", "group", "channel", "thread")
 
 
 @click.command()
@@ -42,16 +44,6 @@ def workers(client: "ControlClient", *, as_json: bool) -> None:
 @click.command()
 @json_option
 @with_client
-def sessions(client: "ControlClient", *, as_json: bool) -> None:
-    """List the conversations and where they are."""
-    from doors.console import show
-
-    show(client, "sessions.list", as_json=as_json)
-
-
-@click.command()
-@json_option
-@with_client
 def waiting(client: "ControlClient", *, as_json: bool) -> None:
     """List who waits for a worker, and why."""
     from doors.console import show
@@ -59,7 +51,7 @@ def waiting(client: "ControlClient", *, as_json: bool) -> None:
     show(client, "waiting.list", as_json=as_json)
 
 
-@click.command()
+@click.command(short_help="Show how well each worker fits, and what rules it out.")
 @click.option("-s", "--session", metavar="KEY", help="For this conversation.")
 @click.option("-a", "--agent", metavar="NAME", help="For this agent definition.")
 @click.option("-r", "--role", metavar="NAME", help="In this role.")
@@ -70,6 +62,38 @@ def explain(client: "ControlClient", *, as_json: bool, **params: str | None) -> 
     from doors.console import show_explanation
 
     show_explanation(client, params, as_json=as_json)
+
+
+def _as_peer(ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, str] | None:
+    """Read ``channel:123``: the kind and the id of a chat."""
+    if value is None:
+        return None
+    kind, colon, name = value.partition(":")
+    if not colon or kind not in _CHAT_TYPES or not name:
+        raise click.BadParameter(f"write KIND:ID, KIND being one of {', '.join(_CHAT_TYPES)}", ctx, param)
+    return {"kind": kind, "id": name}
+
+
+@click.command(short_help="Show whose a message from a channel would be, and why.")
+@click.option("--channel", required=True, metavar="C", help="Where it came in, as telegram.")
+@click.option("--chat-type", required=True, type=click.Choice(_CHAT_TYPES), help="What kind of chat it is.")
+@click.option("--sender", "sender_id", required=True, metavar="S", help="Who wrote it.")
+@click.option("--chat", "chat_id", metavar="C", help="Which chat; of a direct message the sender's.")
+@click.option("--account", "account_id", metavar="A", help="Which of our accounts received it.")
+@click.option("--thread", "thread_id", metavar="T", help="In which thread.")
+@click.option("--topic", "topic_id", metavar="T", help="In which topic of a group.")
+@click.option("--guild", "guild_id", metavar="G", help="In which guild.")
+@click.option("--role-id", "member_role_ids", multiple=True, metavar="R", help="A role of the sender; more than once.")
+@click.option("--parent", "parent_peer", callback=_as_peer, metavar="KIND:ID", help="The chat a thread belongs to.")
+@click.option("--text", default="", metavar="T", help="What it says.")
+@json_option
+@with_client
+def route(client: "ControlClient", text: str, *, as_json: bool, **source: Any) -> None:
+    """Show whose a message from a channel would be: agent, conversation, role, workspace, and why. Runs nothing."""
+    from doors.console import show_route
+    from doors.requests import message_source
+
+    show_route(client, message_source(**source), text, as_json=as_json)
 
 
 @click.group()

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,9 +11,23 @@ from rich.console import Console, RenderableType
 
 from doors.control_client import ControlClient
 from doors.doctor import Check, Verdict
+from doors.event_texts import fields
+from doors.route_view import route_view
+from doors.session_views import history_view, session_view
 from doors.tables import checks_table, explanation_table, sessions_table, status_view, waiting_table, workers_table
+from doors.texts import clean
 
-__all__ = ["open_console", "print_json", "show", "show_checks", "show_explanation", "watch_status"]
+__all__ = [
+    "open_console",
+    "print_json",
+    "show",
+    "show_checks",
+    "show_explanation",
+    "show_problems",
+    "show_reload",
+    "show_route",
+    "watch_status",
+]
 
 _PIPE_WIDTH = 500
 _REFRESH_SECONDS = 1.0
@@ -21,6 +36,8 @@ _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "workers.list": workers_table,
     "sessions.list": sessions_table,
     "waiting.list": waiting_table,
+    "sessions.get": session_view,
+    "sessions.history": history_view,
 }
 
 
@@ -36,9 +53,9 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def show(client: ControlClient, method: str, *, as_json: bool) -> None:
-    """Call a listing method and print its result."""
-    result = client.call(method)
+def show(client: ControlClient, method: str, params: dict[str, Any] | None = None, *, as_json: bool) -> None:
+    """Call a method that shows something and print its result."""
+    result = client.call(method, params)
     if as_json:
         print_json(result)
     else:
@@ -56,6 +73,15 @@ def show_explanation(client: ControlClient, params: dict[str, Any], *, as_json: 
         console.print(explanation_table(result, console.width))
 
 
+def show_route(client: ControlClient, source: dict[str, Any], text: str, *, as_json: bool) -> None:
+    """Print whose a message from ``source`` would be, and why."""
+    decision = client.call("route", {"source": source, "text": text})
+    if as_json:
+        print_json(decision)
+    else:
+        open_console().print(route_view(decision))
+
+
 def show_checks(checks: Sequence[Check], *, as_json: bool) -> bool:
     """Print what the doctor found; whether nothing that is required is missing."""
     records = msgspec.to_builtins(checks)
@@ -64,6 +90,26 @@ def show_checks(checks: Sequence[Check], *, as_json: bool) -> bool:
     else:
         open_console().print(checks_table(records))
     return all(check.verdict is not Verdict.MISSING for check in checks)
+
+
+def show_problems(file: Path | None, problems: Sequence[str], *, as_json: bool) -> bool:
+    """Print what is wrong with a settings file, a line each; whether nothing is."""
+    if as_json:
+        print_json({"file": None if file is None else str(file), "problems": problems})
+    elif problems:
+        sys.stderr.write("".join(f"pool: {clean(problem)}\n" for problem in problems))
+    else:
+        sys.stdout.write(f"{clean(file or 'there is no file; the embedded defaults')}: nothing is wrong\n")
+    return not problems
+
+
+def show_reload(client: ControlClient, *, as_json: bool) -> None:
+    """Have the settings read again, and print what came of it."""
+    result = client.call("reload")
+    if as_json:
+        print_json(result)
+    else:
+        sys.stdout.write(f"the settings hold  {fields(result)}".rstrip() + "\n")
 
 
 def watch_status(client: ControlClient) -> None:

@@ -1,117 +1,21 @@
-"""The command line: help, exit codes and what is printed, with a control server of fake handlers behind the socket."""
+"""The command line: help, exit codes, orders and listings, with a control server of fake handlers behind the socket."""
 
 import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import trio
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 import cli
-from doors.control import serve_control
-from errors import AcquireTimeout, PoolSaturated, UsageError
+from tests.cli.fake_pool import EXPLANATION, HISTORY, SESSION, Bench
 from tests.doors.test_tables import DOCUMENT
 
-COMMANDS = ["run", "stop", "pause", "resume", "drain", "prompt", "status", "workers", "sessions", "waiting"]
-COMMANDS += ["explain", "worker", "doctor", "demo"]
-EXPLANATION = {
-    "session": "ada",
-    "profile": {"signature": "a1b2c3d4", "agent": "main", "role": "default", "cwd": "/"},
-    "workers": [{"worker": "w1", "level": "exact", "difference": "", "state": "idle", "session": None}],
-}
-
-
-class FakePool:
-    """Handlers with the methods of a supervisor; keeps what was called with what."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Any]] = []
-
-    async def call(self, method: str, params: msgspec.Raw, caller: Any) -> Any:
-        asked = msgspec.json.decode(params) or {}
-        self.calls.append((method, asked))
-        match method:
-            case "status":
-                return DOCUMENT
-            case "workers.list" | "sessions.list" | "waiting.list":
-                return DOCUMENT[method.partition(".")[0]]
-            case "explain":
-                return EXPLANATION
-            case "prompt":
-                return await self.answer(asked, caller)
-            case "drain":
-                return {"drained": asked["timeout"] != 0.5}
-            case "pause" | "resume" | "workers.recycle":
-                return {}
-            case _:
-                raise UsageError(f"there is no worker {asked.get('worker')}")
-
-    async def answer(self, asked: Any, caller: Any) -> Any:
-        match asked["text"]:
-            case "full":
-                raise PoolSaturated("the waiting list is full", retry_after=2.0)
-            case "late":
-                raise AcquireTimeout("no worker became free")
-            case "defect":
-                raise KeyError("oops")
-        for piece in ("you said: ", asked["text"]):
-            data = {"request": caller.request_id, "type": "assistant_message", "data": {"partial": piece}}
-            await caller.push("event", data)
-        return {"session": asked["session"], "worker": "w1", "text": "...", "stop_reason": "stop"}
-
-
-class Bench:
-    """A command runner beside a control server that runs in a thread."""
-
-    def __init__(self, socket: Path, pool: FakePool) -> None:
-        self.socket = socket
-        self.pool = pool
-
-    def run(self, *args: str, stdin: str | bytes | None = None) -> Result:
-        env = {"POOL_SOCKET": str(self.socket), "COLUMNS": "140"}
-        return CliRunner().invoke(cli.main, args, input=stdin, env=env)
-
-    def json(self, *args: str) -> Any:
-        result = self.run(*args, "--json")
-        assert result.exit_code == 0, result.output
-        return msgspec.json.decode(result.stdout)
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    pool, ready = FakePool(), threading.Event()
-    stop: list[Any] = []
-
-    async def serve(path: Path) -> None:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(serve_control, pool, path)
-            stop.extend([trio.lowlevel.current_trio_token(), nursery.cancel_scope.cancel])
-            ready.set()
-
-    with tempfile.TemporaryDirectory(prefix="pool-") as folder:
-        thread = threading.Thread(target=trio.run, args=(serve, Path(folder) / "s"))
-        thread.start()
-        assert ready.wait(5)
-        yield Bench(Path(folder) / "s", pool)
-        stop[0].run_sync_soon(stop[1])
-        thread.join(5)
-
-
-@pytest.fixture
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    """A runner on a machine without any supervisor or settings."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("POOL_SOCKET", "POOL_CONFIG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return CliRunner()
-
+COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "prompt", "wait", "steer", "abort", "approve", "deny"]
+COMMANDS += ["delegate", "sessions", "status", "workers", "waiting", "events", "explain", "route", "worker"]
+COMMANDS += ["config", "doctor", "demo"]
 
 # --- help -----------------------------------------------------------------------------------------------------------
 
@@ -140,9 +44,20 @@ def test_every_command_explains_itself(alone: CliRunner, command: str) -> None:
     assert len(result.stdout.splitlines()) > 3
 
 
-@pytest.mark.parametrize("command", ["status", "workers", "sessions", "waiting", "explain", "doctor", "prompt"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("status", "workers", "sessions", "waiting", "explain", "doctor", "prompt", "wait", "route", "reload"),
+        *("events follow", "sessions list", "sessions get", "sessions history", "config check", "config show"),
+    ],
+)
 def test_every_listing_takes_json(alone: CliRunner, command: str) -> None:
-    assert "--json" in alone.invoke(cli.main, [command, "--help"]).stdout
+    assert "--json" in alone.invoke(cli.main, [*command.split(), "--help"]).stdout
+
+
+def test_every_command_has_its_line_in_the_help_of_a_narrow_terminal() -> None:
+    long = [name for name, command in cli.main.commands.items() if len(command.get_short_help_str(90)) > 66]
+    assert long == []
 
 
 @pytest.mark.process
@@ -191,19 +106,6 @@ def test_the_error_of_a_method_is_one_line(bench: Bench) -> None:
     assert (result.exit_code, result.stderr) == (2, "pool: there is no worker w9\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "code", "line"),
-    [
-        ("full", 4, "pool: the waiting list is full (try again in 2.0 s)\n"),
-        ("late", 4, "pool: no worker became free\n"),
-        ("defect", 1, "pool: the supervisor failed to run prompt: KeyError: 'oops'\n"),
-    ],
-)
-def test_a_prompt_that_fails_says_why_and_how_badly(bench: Bench, text: str, code: int, line: str) -> None:
-    result = bench.run("prompt", "-s", "a", text)
-    assert (result.exit_code, result.stdout, result.stderr) == (code, "", line)
-
-
 def test_debug_shows_the_traceback(bench: Bench) -> None:
     result = bench.run("--debug", "worker", "stop", "w9")
     assert "Traceback" in result.stderr
@@ -246,17 +148,6 @@ def test_watching_and_json_exclude_each_other(bench: Bench) -> None:
 # --- what is printed ------------------------------------------------------------------------------------------------
 
 
-def test_a_prompt_streams_its_answer(bench: Bench) -> None:
-    result = bench.run("prompt", "-s", "ada", "-r", "reviewer", "--priority", "7", "--timeout", "2m", "hello")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "you said: hello\n", "")
-    [(method, asked)] = bench.pool.calls
-    assert asked.pop("run")  # a name of its own making
-    assert (method, asked) == (
-        "prompt",
-        {"session": "ada", "text": "hello", "agent": "main", "role": "reviewer", "priority": 7, "timeout": 120.0},
-    )
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
 def test_a_closed_standard_stream_hinders_no_command(bench: Bench, closed: str) -> None:
@@ -283,22 +174,6 @@ def test_an_unexpected_error_is_named_however_many_groups_it_is_wrapped_in(
     assert (result.exit_code, "unexpected KeyError: 'what it was'" in result.stderr) == (1, True)
 
 
-def test_a_prompt_can_come_from_stdin(bench: Bench) -> None:
-    assert bench.run("prompt", "-s", "ada", "-", stdin="from a pipe").stdout == "you said: from a pipe\n"
-
-
-def test_a_prompt_as_json_is_one_event_a_line_and_the_outcome_last(bench: Bench) -> None:
-    lines = [msgspec.json.decode(line) for line in bench.run("prompt", "-s", "a", "--json", "hi").stdout.splitlines()]
-    assert [line.get("type") for line in lines] == ["assistant_message", "assistant_message", None]
-    assert lines[-1]["outcome"]["worker"] == "w1"
-
-
-def test_a_failed_prompt_as_json_ends_with_the_error(bench: Bench) -> None:
-    result = bench.run("prompt", "-s", "a", "--json", "full")
-    assert result.exit_code == 4
-    assert msgspec.json.decode(result.stdout)["error"]["code"] == "saturated"
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -307,6 +182,9 @@ def test_a_failed_prompt_as_json_ends_with_the_error(bench: Bench) -> None:
         (["sessions"], "TRANSCRIPT"),
         (["waiting"], "all 4 workers are busy"),
         (["explain", "-s", "ada"], "wanted: main/default"),
+        (["sessions", "list"], "TRANSCRIPT"),
+        (["sessions", "get", "ada"], "READY"),
+        (["sessions", "history", "ada", "--limit", "3"], '· exec {"cmd":"ls"}'),
     ],
 )
 def test_a_listing_is_a_table(bench: Bench, command: list[str], words: str) -> None:
@@ -324,6 +202,9 @@ def test_a_listing_is_a_table(bench: Bench, command: list[str], words: str) -> N
         (["sessions"], DOCUMENT["sessions"]),
         (["waiting"], DOCUMENT["waiting"]),
         (["explain", "-r", "default"], EXPLANATION),
+        (["sessions", "list"], DOCUMENT["sessions"]),
+        (["sessions", "get", "ada"], SESSION),
+        (["sessions", "history", "ada"], HISTORY),
     ],
 )
 def test_a_listing_as_json_is_the_document_itself(bench: Bench, command: list[str], document: Any) -> None:
@@ -337,12 +218,71 @@ def test_a_listing_as_json_is_the_document_itself(bench: Bench, command: list[st
         (["resume"], "running", ("resume", {})),
         (["drain", "--timeout", "3s"], "drained", ("drain", {"timeout": 3.0})),
         (["worker", "recycle", "w1"], "worker w1 will be replaced", ("workers.recycle", {"worker": "w1"})),
+        (["reload"], 'the settings hold  file=/pool.toml  recycled=["w1"]', ("reload", {})),
+        (["steer", "-s", "a", "go on"], "steered", ("steer", {"session": "a", "text": "go on"})),
+        (["abort", "-s", "a", "--run", "r1"], "aborted", ("abort", {"session": "a", "run": "r1"})),
+        (["approve", "c1"], "c1 is allowed", ("decide", {"call_id": "c1", "decision": "allow"})),
+        (
+            ["deny", "c1", "-s", "a", "--note", "no"],
+            "c1 is denied",
+            ("decide", {"call_id": "c1", "decision": "deny", "session": "a", "note": "no"}),
+        ),
+        (["sessions", "reset", "a"], "a begins anew", ("sessions.reset", {"session": "a"})),
+        (["sessions", "delete", "a", "--yes"], "a is deleted", ("sessions.delete", {"session": "a"})),
     ],
 )
 def test_an_order_is_passed_on_and_confirmed(bench: Bench, command: list[str], words: str, call: Any) -> None:
     result = bench.run(*command)
     assert (result.exit_code, result.stdout) == (0, f"{words}\n")
     assert bench.pool.calls == [call]
+
+
+def test_an_abort_that_finds_nothing_is_1(bench: Bench) -> None:
+    result = bench.run("abort", "-s", "quiet")
+    assert (result.exit_code, result.stderr) == (1, "pool: no run goes on or waits in the conversation quiet\n")
+
+
+def test_nothing_is_deleted_where_nobody_can_be_asked(bench: Bench) -> None:
+    result = bench.run("sessions", "delete", "a")
+    assert (result.exit_code, bench.pool.calls) == (2, [])
+    assert "--yes" in result.stderr
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
+def test_a_deletion_asks_first(bench: Bench, monkeypatch: pytest.MonkeyPatch, answer: str, code: int) -> None:
+    monkeypatch.setattr("cli.options.is_terminal", lambda: True)
+    result = bench.run("sessions", "delete", "a", stdin=answer)
+    assert "Delete a and what was said in it?" in result.stderr
+    assert (result.exit_code, len(bench.pool.calls)) == (code, 1 - code)
+
+
+def test_options_before_a_subcommand_hold_for_it(bench: Bench, alone: CliRunner) -> None:
+    result = alone.invoke(cli.main, ["sessions", "--socket", str(bench.socket), "--json", "get", "ada"])
+    assert msgspec.json.decode(result.stdout) == SESSION
+
+
+def test_a_route_is_drawn_layer_by_layer_or_told_as_json(bench: Bench) -> None:
+    command = ["route", "--channel", "telegram", "--chat-type", "group", "--chat", "-100", "--sender", "7"]
+    result = bench.run(*command, "--role-id", "r1", "--role-id", "r2", "--parent", "channel:5", "--text", "hi")
+    [(_, asked)] = bench.pool.calls
+    assert asked["source"] == {
+        "channel": "telegram",
+        "chat_type": "group",
+        "chat_id": "-100",
+        "sender_id": "7",
+        "member_role_ids": ["r1", "r2"],
+        "parent_peer": {"kind": "channel", "id": "5"},
+    }
+    assert "agent:main:telegram:account:default:group:-100" in result.stdout
+    assert bench.json(*command)["role"] == "default"
+
+
+def test_the_chat_of_a_direct_message_is_its_senders(bench: Bench) -> None:
+    bench.run("route", "--channel", "sms", "--chat-type", "dm", "--sender", "7")
+    assert bench.pool.calls[0][1]["source"]["chat_id"] == "7"
+    assert bench.run("route", "--channel", "sms", "--chat-type", "group", "--sender", "7").exit_code == 2
+    wrong = bench.run("route", "--channel", "x", "--chat-type", "dm", "--sender", "7", "--parent", "nobody")
+    assert wrong.exit_code == 2
 
 
 def test_a_drain_that_takes_too_long_is_4(bench: Bench) -> None:

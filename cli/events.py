@@ -1,0 +1,60 @@
+"""``pool events``: what goes on, as it goes on."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import given_command, given_place, with_client
+
+if TYPE_CHECKING:
+    from doors.control_client import ControlClient
+
+__all__ = ["events"]
+
+
+@click.group()
+def events() -> None:
+    """Follow what goes on in all conversations, or in one."""
+
+
+@events.command("follow")
+@click.option("-s", "--session", metavar="KEY", help="Only of this conversation.")
+@click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    type=click.Choice(("progress", "control", "monitor")),
+    help="Only what a UI draws, what needs a person, or what governs; may be given again.",
+)
+@click.option("--type", "kinds", multiple=True, metavar="T", help="Only this type of event; may be given again.")
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Go on behind this bookmark; 0 from the start."
+)
+@click.option("--no-reconnect", is_flag=True, help="End when the supervisor goes away.")
+@click.option("--json", "as_json", is_flag=True, help="One event a line as JSON, as into a pipe.")
+@with_client
+@click.pass_context
+def follow(
+    ctx: click.Context,
+    client: "ControlClient",
+    *,
+    session: str | None,
+    channels: tuple[str, ...],
+    kinds: tuple[str, ...],
+    since: int | None,
+    no_reconnect: bool,
+    as_json: bool,
+) -> None:
+    """Show events as they come, until Ctrl-C; then say from where to go on.
+
+    It goes on by itself when the supervisor has been started again. Into a pipe it writes JSON lines.
+    """
+    from doors.event_views import open_view
+    from doors.following import follow_events
+    from doors.requests import given
+
+    wish = given(session=session, channels=list(channels) or None, kinds=list(kinds) or None)
+    view = open_view(as_json=as_json, place=given_place())
+    command = given_command(leave_out=("since",))
+    follow_events(client, wish, view, since=since, reconnects=not no_reconnect, command=command)
+    ctx.exit(130)

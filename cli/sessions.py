@@ -1,0 +1,77 @@
+"""``pool sessions``: list the conversations, look at one, begin one anew, forget one."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import confirm, json_option, place_options, with_client
+
+if TYPE_CHECKING:
+    from doors.control_client import ControlClient
+
+__all__ = ["sessions"]
+
+_key = click.argument("key", metavar="KEY")
+
+
+@click.group(invoke_without_command=True, short_help="List conversations; get, reset, delete one; its history.")
+@place_options
+@json_option
+@click.pass_context
+def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
+    """List the conversations and where they are; get, reset, delete one; its history."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_sessions, **options)
+
+
+@sessions.command("list")
+@json_option
+@with_client
+def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
+    """List the conversations and where they are."""
+    from doors.console import show
+
+    show(client, "sessions.list", as_json=as_json)
+
+
+@sessions.command("get")
+@_key
+@json_option
+@with_client
+def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
+    """Show all that is known of one conversation."""
+    from doors.console import show
+
+    show(client, "sessions.get", {"session": key}, as_json=as_json)
+
+
+@sessions.command("reset")
+@_key
+@with_client
+def reset_session(client: "ControlClient", key: str) -> None:
+    """Begin the conversation anew; what was said is kept in its old transcript."""
+    client.call("sessions.reset", {"session": key})
+    click.echo(f"{key} begins anew")
+
+
+@sessions.command("delete")
+@_key
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_client
+def delete_session(client: "ControlClient", key: str, *, yes: bool) -> None:
+    """Forget the conversation and what was said in it; asks first."""
+    confirm(f"Delete {key} and what was said in it?", yes=yes)
+    client.call("sessions.delete", {"session": key})
+    click.echo(f"{key} is deleted")
+
+
+@sessions.command("history")
+@_key
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
+@json_option
+@with_client
+def history(client: "ControlClient", key: str, limit: int | None, *, as_json: bool) -> None:
+    """Show what was said in the conversation."""
+    from doors.console import show
+
+    show(client, "sessions.history", {"session": key, **({"limit": limit} if limit else {})}, as_json=as_json)

@@ -1,0 +1,82 @@
+"""One conversation on the terminal: what is known of it, and what was said. Pure: documents in, renderables out."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from doors.event_texts import fields
+from doors.texts import clean, clean_stream
+
+__all__ = ["history_view", "session_view"]
+
+Record = dict[str, Any]
+
+_ROLES = {"user": "bold cyan", "assistant": "bold green"}
+_PREVIEW_CHARS = 200
+
+
+def session_view(session: Record, _width: int) -> Table:
+    """What is known of a conversation, a line each."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, value in session.items():
+        if value not in (None, "", [], {}):
+            table.add_row(Text(clean(name), "dim"), Text(_fact(name, value), overflow="fold"))
+    return table
+
+
+def history_view(history: Record, _width: int) -> RenderableType:
+    """The messages, oldest first. Each agent keeps its own shape of them; what is not known here is left out."""
+    messages = history["messages"]
+    if not messages:
+        return Text("nothing was said yet", "dim")
+    parts = [part for message in messages for part in _message(message)]
+    return Group(*parts[:-1])  # the last one is the empty line behind a message
+
+
+def _fact(name: str, value: Any) -> str:
+    if name.endswith("_at") and isinstance(value, int | float):
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    return fields(value) if isinstance(value, dict) else clean(value)
+
+
+def _message(message: Record) -> Iterator[RenderableType]:
+    role = str(message.get("role", ""))
+    lines = [line for block in _blocks(message.get("content")) for line in _block(block)]
+    if lines:
+        yield Text(clean(role), _ROLES.get(role, "bold"))
+        yield from lines
+        yield Text()
+
+
+def _blocks(content: Any) -> list[Record]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _block(block: Record) -> Iterator[Text]:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            if text.strip():
+                yield Text(clean_stream(text).strip("\n"), overflow="fold")
+        case {"type": "thinking"}:
+            yield _aside(f"({block.get('thinking') or block.get('text') or '...'})")
+        case {"type": "tool_use" | "toolCall", "name": name}:
+            yield _aside(f"· {name} {_preview(block.get('input', block.get('arguments')))}")
+        case {"type": "tool_result", "content": content}:
+            yield _aside(f"{'!' if block.get('is_error') else '='} {_preview(content)}")
+        case {"type": "image"}:
+            yield _aside("(an image)")
+
+
+def _aside(text: str) -> Text:
+    return Text(clean(text)[:_PREVIEW_CHARS], "dim", overflow="fold")
+
+
+def _preview(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

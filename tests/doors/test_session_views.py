@@ -1,0 +1,63 @@
+"""One conversation on the terminal."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from doors.session_views import history_view, session_view
+
+
+def printed(view: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=60, highlight=False)
+    console.print(view)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def test_what_is_known_of_a_conversation_is_a_line_each_and_what_is_not_is_left_out() -> None:
+    session = {"key": "ada", "status": "READY", "model": None, "source": {"channel": "sms", "chat_id": "a b"}}
+    assert printed(session_view(session, 60)) == 'key     ada\nstatus  READY\nsource  channel=sms  chat_id="a b"'
+
+
+def test_times_are_shown_as_people_read_them() -> None:
+    assert " 19" in printed(session_view({"created_at": 0.0}, 60)) or " 20" in printed(
+        session_view({"created_at": 0.0}, 60)
+    )
+
+
+def test_messages_are_shown_with_what_the_tools_did_beside_them() -> None:
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "plain"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm"},
+                {"type": "text", "text": "two\nlines\n"},
+                {"type": "tool_use", "id": "c", "name": "exec", "input": {"cmd": "ls"}},
+            ],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}]},
+        {"role": "assistant", "content": [{"type": "toolCall", "name": "read", "arguments": {"a": 1}}]},
+        {"role": "user", "content": [{"type": "image", "data": "xx"}, {"type": "of the future"}]},
+        {"role": "user", "content": []},
+    ]
+    assert printed(history_view({"messages": messages}, 60)).splitlines() == [
+        *("user", "plain", ""),
+        *("assistant", "(hm)", "two", "lines", '· exec {"cmd":"ls"}', ""),
+        *("user", "! no", ""),
+        *("assistant", '· read {"a":1}', ""),
+        *("user", "(an image)"),
+    ]
+
+
+def test_where_nothing_was_said_it_says_so() -> None:
+    assert printed(history_view({"messages": []}, 60)) == "nothing was said yet"
+
+
+@pytest.mark.parametrize(
+    "content", ["\x1b[2J", [{"type": "text", "text": "\x1b[2J"}], [{"type": "thinking", "thinking": "\x1b"}]]
+)
+def test_what_was_said_cannot_control_the_terminal(content: Any) -> None:
+    assert "\x1b" not in printed(history_view({"messages": [{"role": "\x1b[2J", "content": content}]}, 60))
