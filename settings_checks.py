@@ -34,8 +34,6 @@ _AT_LEAST: dict[tuple[str, ...], int] = {
     ("rpc", "subscriber_events"): 1,
     ("rpc", "log_bytes"): _KIB,
     ("rpc", "log_workers"): 1,
-    ("gateway", "session_queue"): 0,
-    ("gateway", "pending_runs"): 1,
     ("gateway", "queue", "cap"): 1,
     ("gateway", "queue", "pending"): 1,
     ("gateway", "dedupe", "entries"): 1,
