@@ -68,7 +68,9 @@ class EventLines:
     def _gather(self, event: EventEnvelope) -> list[str]:
         before = self._gathered.pop(event.session, None)
         first = event if before is None else before.first
-        text = clean_stream(piece_of(event)).replace("\t", "    ")
+        text = piece_of(event)
+        if not text.isprintable():
+            text = clean_stream(text).replace("\t", "    ")
         full, rest = fill_lines(text if before is None else before.text + text, self._text_width)
         if full:
             first = event
@@ -103,6 +105,8 @@ class EventLines:
 
 def fill_lines(text: str, width: int) -> tuple[list[str], str]:
     """Break running text into lines of at most ``width`` cells, without blank ones; and what begins the next one."""
+    if len(text) <= width and text.isascii() and "\n" not in text:
+        return [], text  # nearly always, so that it pays to look first
     *ended, last = text.split("\n")
     full = [line for paragraph in ended for line in _wrap(paragraph, width)]
     *more, rest = _wrap(last, width) or [""]

@@ -1,6 +1,7 @@
 """How a run looks while it goes on: the answer as it comes, everything else dim beside it; or JSON lines."""
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any, Protocol, TextIO
 
 import msgspec
@@ -57,12 +58,12 @@ class TextView:
 
     def show(self, events: msgspec.Raw) -> None:
         """Draw the envelopes of one push, and flush once."""
-        for event in read_envelopes(events):
-            kind = TEXT_KINDS.get(event.type)
+        for kind, group in groupby(read_envelopes(events), key=_text_kind):
             if kind is None:
-                self._tell(event)
+                for event in group:
+                    self._tell(event)
             elif kind in self._kinds:
-                (self._write if kind == "text" else self._think)(piece_of(event))
+                (self._write if kind == "text" else self._think)("".join(map(piece_of, group)))
         self._out.flush()
 
     def end(self, outcome: dict[str, Any]) -> None:
@@ -132,6 +133,10 @@ class TextView:
         if self._is_shared and not self._at_line_start:
             self._err.write("\n")
             self._at_line_start = True
+
+
+def _text_kind(event: EventEnvelope) -> str | None:
+    return TEXT_KINDS.get(event.type)
 
 
 class JsonView:

@@ -114,7 +114,7 @@ def test_the_reasoning_is_dim_beside_the_answer_and_only_where_it_is_wanted() ->
     view.show(pushed(think("hm"), think(", well"), text("yes"), think("or"), tool("tool:start")))
     view.close()
     assert out.getvalue() == "yes"
-    assert err.getvalue() == ("\x1b[2mhm\x1b[0m\x1b[2m, well\x1b[0m\n\n\x1b[2mor\x1b[0m\n\x1b[2m· exec ls -la\x1b[0m\n")
+    assert err.getvalue() == ("\x1b[2mhm, well\x1b[0m\n\n\x1b[2mor\x1b[0m\n\x1b[2m· exec ls -la\x1b[0m\n")
     err = Terminal()
     TextView(out, err, {}).show(pushed(think("hm")))
     assert err.getvalue() == ""
