@@ -3,30 +3,41 @@
 import os
 import signal
 import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from app_serving import Serving, parts_of
 from doors.control import serve_control
 from doors.live import Narrator
 from doors.lock import DataDirLock
+from doors.notify import ServiceManager
 from errors import PoolError
-from gateway.handlers import Handlers
-from gateway.service import Gateway, open_gateway
+from gateway.events import EventBus
+from gateway.hook_files import installed_hooks, load_hooks
+from gateway.hook_runner import HookRunner
+from gateway.hooks import GatewayLife
+from gateway.methods.table import Handlers
+from gateway.service import open_gateway
 from pool import LocalLauncher, Pool
-from pool.stimuli import Prewarmed
-from profiles import CapabilityProfile
 from rpc.guard import keep_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
 from rpc.statefile import StateFile, StateFileCorrupt
 from settings import Settings
+from store import Loaded, open_store
+from wire.envelope import Channel
 
 __all__ = ["Supervisor", "run"]
 
+_EVENT_SESSION = ""
+"""The session of events that concern none."""
 
-def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool) -> int:
+
+def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread: Callable[[], Settings]) -> int:
     """Run a supervisor in the foreground until it is told to stop; returns the process's exit code.
 
     Args:
@@ -34,12 +45,19 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool) -> int:
         data_dir: transcripts, logs, state; one supervisor at a time.
         socket: where the control socket is bound.
         live: draw one line of figures on the terminal instead of writing log lines.
+        reread: reads the settings again, the same way; raises SettingsError.
 
     Raises:
         PoolError: the data directory is in use, the socket cannot be bound, the settings do not fit this machine.
     """
-    with DataDirLock(data_dir, socket), Narrator(live=live) as narrator:
-        supervisor = Supervisor(settings, data_dir=data_dir, socket=socket, narrator=narrator)
+    with (
+        DataDirLock(data_dir, socket),
+        Narrator(live=live) as narrator,
+        ServiceManager(os.environ, narrator.log) as manager,
+    ):
+        supervisor = Supervisor(
+            settings, data_dir=data_dir, socket=socket, narrator=narrator, manager=manager, reread=reread
+        )
         try:
             trio.run(supervisor.run)
         except* PoolError as group:
@@ -56,12 +74,26 @@ def _first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:
 class Supervisor:
     """One supervisor's life. The caller holds the lock on ``data_dir``."""
 
-    def __init__(self, settings: Settings, *, data_dir: Path, socket: Path, narrator: Narrator) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        data_dir: Path,
+        socket: Path,
+        narrator: Narrator,
+        manager: ServiceManager,
+        reread: Callable[[], Settings],
+    ) -> None:
         self._settings = settings
         self._data_dir = data_dir
         self._socket = socket
         self._narrator = narrator
+        self._manager = manager
+        self._reread = reread
         self._started_at = time.time()
+        self._bus: EventBus | None = None
+        self._handlers: Handlers | None = None
+        self._serving: Serving | None = None
         self._stop_wanted = trio.Event()
         self._hurry = trio.Event()
 
@@ -69,7 +101,9 @@ class Supervisor:
         """Clean up after an earlier supervisor, serve until told to stop, leave nothing behind."""
         state_file = self._data_dir / "workers.json"
         await self._sweep_previous(state_file)
-        launcher = LocalLauncher(self._settings.rpc, data_dir=self._data_dir, subreaper=become_subreaper())
+        launcher = LocalLauncher(
+            self._settings.rpc, data_dir=self._data_dir, subreaper=become_subreaper(), attended=self._is_attended
+        )
         children, cgroup = launcher.children, launcher.cgroup
         state = StateFile(state_file, launcher.instance, children, cgroup=cgroup.path if cgroup else None)
         try:
@@ -89,47 +123,118 @@ class Supervisor:
             report = await sweep_previous(state_file)
         except StateFileCorrupt as exc:
             aside = _set_aside(state_file)
-            self._narrator.log("state_file_set_aside", {"reason": exc.message, "kept_as": str(aside)})
+            self._tell("state_file_set_aside", {"reason": exc.message, "kept_as": str(aside)})
         else:
             if report.killed:
-                self._narrator.log("previous_workers_swept", {"killed": len(report.killed)})
+                self._tell("previous_workers_swept", {"killed": len(report.killed)})
 
     async def _keep_guard(
         self, launcher: LocalLauncher, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED
     ) -> None:
         def report_loss(reason: str) -> None:
-            self._narrator.log("guard_lost", {"reason": reason})
+            self._tell("guard_lost", {"reason": reason})
 
         await keep_guard(
             launcher.instance, launcher.cgroup, launcher.children, on_lost=report_loss, task_status=task_status
         )
 
+    # --- serving ------------------------------------------------------------------------------------------------------
+
     async def _serve(self, launcher: LocalLauncher) -> None:
         settings = self._settings
-        async with (
-            Pool(settings.pool, launcher=launcher, on_event=self._narrator.log) as pool,
-            open_gateway(pool, settings.gateway, settings, data_dir=self._data_dir) as gateway,
-            trio.open_nursery() as nursery,
-        ):
-            handlers = Handlers(gateway, self._facts)
+        hooks_file = Path(settings.gateway.hooks) if settings.gateway.hooks else None
+        hooks = HookRunner(load_hooks(hooks_file, installed_hooks()), self._warn_of_hook)
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(
+                open_store(self._data_dir / "pool.db", settings.store, on_trouble=self._tell_trouble)
+            )
+            loaded = store.loaded
+            del store.loaded
+            bus = EventBus(store, settings.gateway.events, first_seq=loaded.first_seq)
+            outlasting = await stack.enter_async_context(trio.open_nursery())
+            stack.callback(outlasting.cancel_scope.cancel)
+            await outlasting.start(bus.run)
+            self._bus = bus
+            pool = await stack.enter_async_context(Pool(settings.pool, launcher=launcher, on_event=self._tell))
+            gateway = await stack.enter_async_context(
+                open_gateway(
+                    settings.gateway,
+                    parts_of(settings),
+                    pool=pool,
+                    store=store,
+                    bus=bus,
+                    hooks=hooks,
+                    data_dir=self._data_dir,
+                )
+            )
+            self._serving = Serving(
+                settings, pool=pool, gateway=gateway, launcher=launcher, reread=self._reread, tell=self._tell
+            )
+            self._handlers = Handlers(gateway, self)
+            await self._run_until_told(loaded, hooks)
+
+    async def _run_until_told(self, loaded: Loaded, hooks: HookRunner) -> None:
+        serving, handlers = self._serving, self._handlers
+        assert serving is not None and handlers is not None  # noqa: PT018, S101 - set by the only caller
+        async with trio.open_nursery() as nursery:
+            self._tell_recovery(loaded, serving)
             await nursery.start(serve_control, handlers, self._socket)
-            pool.tell(Prewarmed(self._warm_profiles(gateway)))
-            nursery.start_soon(self._listen_to_doors, gateway)
+            await serving.prewarm()
+            nursery.start_soon(self._listen_to_doors)
+            nursery.start_soon(self._manager.keep_alive)
+            await hooks.notify("gateway:start", GatewayLife(data_dir=str(self._data_dir)))
             self._narrator.ready(self._socket, self._data_dir)
-            nursery.start_soon(self._narrator.follow, pool.statistics)
+            self._manager.ready()
+            nursery.start_soon(self._narrator.follow, serving.pool.statistics)
             await self._stop_wanted.wait()
-            self._narrator.log("stopping", {"turns_in_flight": pool.statistics().pool.leased})
-            await self._drain(pool)
+            self._manager.stopping()
+            serving.gateway.shut_down()
+            self._tell("stopping", {"turns_in_flight": serving.pool.statistics().pool.leased})
+            await self._drain(serving.pool)
+            await hooks.notify("gateway:stop", GatewayLife(data_dir=str(self._data_dir)))
             nursery.cancel_scope.cancel()
 
-    def _warm_profiles(self, gateway: Gateway) -> tuple[tuple[CapabilityProfile, int], ...]:
-        """What to keep warm: as configured, else ``min`` of the default agent in the default role."""
-        pool = self._settings.pool
-        if pool.prewarm:
-            return tuple((gateway.profile(warm.agent, warm.role), warm.count) for warm in pool.prewarm)
-        return ((gateway.profile("main", "default"), pool.min),) if pool.min else ()
+    def _tell_recovery(self, loaded: Loaded, serving: Serving) -> None:
+        if loaded.set_aside is not None:
+            self._tell("store_set_aside", {"reason": loaded.set_aside})
+        recovery = serving.gateway.recover(loaded)
+        if recovery.resumed or recovery.interrupted or not loaded.was_clean:
+            self._tell(
+                "recovered",
+                {"sessions": recovery.sessions, "resumed": recovery.resumed, "interrupted": recovery.interrupted},
+            )
+        if recovery.damaged:
+            self._tell("sessions_damaged", {"sessions": recovery.damaged})
 
-    def _facts(self) -> dict[str, Any]:
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def _tell(self, event: str, data: dict[str, Any]) -> None:
+        """To the log, and as a monitor event to whoever follows."""
+        self._narrator.log(event, data)
+        if self._bus is not None:
+            self._bus.publish(str(data.get("session") or _EVENT_SESSION), Channel.MONITOR, event, data)
+
+    def _tell_trouble(self, event: str, data: dict[str, Any]) -> None:
+        self._tell(event, data)
+        if self._bus is not None and event == "store_degraded":
+            message = f"the store cannot be written and keeps everything in memory: {data.get('reason')}"
+            self._bus.publish(
+                _EVENT_SESSION,
+                Channel.MONITOR,
+                "error",
+                {"severity": "error", "phase": "system", "message": message},
+            )
+
+    def _warn_of_hook(self, message: str, facts: dict[str, Any]) -> None:
+        self._tell("hook_failed", {"message": message, **facts})
+
+    def _is_attended(self) -> bool:
+        return self._handlers is not None and self._handlers.attended
+
+    # --- what the handlers ask ----------------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, Any]:
+        """See ``SupervisorPort.facts``."""
         return {
             "pid": os.getpid(),
             "uptime": time.time() - self._started_at,
@@ -137,6 +242,17 @@ class Supervisor:
             "socket": str(self._socket),
             "data_dir": str(self._data_dir),
         }
+
+    async def reload(self) -> dict[str, Any]:
+        """See ``SupervisorPort.reload``."""
+        assert self._serving is not None  # noqa: S101 - handlers are there only while we serve
+        self._manager.reloading()
+        try:
+            return await self._serving.reload()
+        finally:
+            self._manager.ready()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
 
     async def _drain(self, pool: Pool) -> None:
         """Let turns in flight end, up to ``drain_timeout``; a second signal hurries."""
@@ -150,20 +266,32 @@ class Supervisor:
             await pool.drain()
             nursery.cancel_scope.cancel()
 
-    async def _listen_to_doors(self, gateway: Gateway) -> None:
-        await gateway.shutdown_requested.wait()
+    async def _listen_to_doors(self) -> None:
+        assert self._serving is not None  # noqa: S101 - set by the only caller
+        await self._serving.gateway.shutdown_requested.wait()
         self._stop_wanted.set()
 
     async def _listen_to_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until the last worker is gone: a signal that is not caught would end us before what we have started."""
-        with trio.open_signal_receiver(*_stop_signals()) as signals:
+        with trio.open_signal_receiver(*_signals()) as signals:
             task_status.started()
-            async for _ in signals:
-                (self._hurry if self._stop_wanted.is_set() else self._stop_wanted).set()
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    await self._reload_by_signal()
+                else:
+                    (self._hurry if self._stop_wanted.is_set() else self._stop_wanted).set()
+
+    async def _reload_by_signal(self) -> None:
+        if self._serving is None:
+            return  # it has not begun to serve: what it reads is the file as it is now
+        try:
+            await self.reload()
+        except PoolError as exc:
+            self._tell("reload_refused", {"reason": exc.message})
 
 
-def _stop_signals() -> tuple[signal.Signals, ...]:
-    """What asks us to stop; the end of the terminal does not where ``nohup`` has said so."""
+def _signals() -> tuple[signal.Signals, ...]:
+    """What asks us to stop, and SIGHUP, which asks to reload; not where ``nohup`` has it ignored."""
     always = (signal.SIGTERM, signal.SIGINT)
     return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
 

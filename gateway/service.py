@@ -1,148 +1,188 @@
-"""The gateway: what front ends can do with sessions, whatever door they come through."""
+"""The gateway: what front ends can do with sessions and runs, whatever their door; its parts put together."""
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import trio
 
-from errors import PoolClosed, UsageError
-from gateway.places import Lanes
-from gateway.runs import Run, RunRequest
-from gateway.settings import GatewaySettings
-from gateway.workspaces import workspace_for
+from errors import PoolError, UsageError
+from gateway.command_desk import CommandDesk
+from gateway.conductor import Conductor
+from gateway.delegation import Delegation
+from gateway.desk import Desk
+from gateway.events import EventBus
+from gateway.holds import Holds
+from gateway.hook_runner import HookRunner
+from gateway.intake import Intake
+from gateway.ledger import Ledger
+from gateway.permissions import Permissions
+from gateway.profile_shelf import AgentParts, ProfileShelf
+from gateway.run import Run
+from gateway.session_desk import SessionDesk
+from gateway.sessions import Sessions
+from gateway.settings import GatewaySettings, QueueMode
 from pool import Pool
-from profiles import CapabilityProfile, ProfilesSettings, build_profile
+from profiles import CapabilityProfile
+from store import Store
+from store.records import Loaded
 
-__all__ = ["Gateway", "open_gateway"]
+__all__ = ["Gateway", "Recovery", "open_gateway"]
 
-_MAX_SESSION_KEY = 512
-_MOST_PROFILES_KEPT = 100_000
-"""Sessions whose profile is remembered for ``explain``; older ones are explained as the default agent's."""
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier life has left behind, in numbers."""
+
+    sessions: int
+    resumed: int
+    """Runs that had been accepted and are run now."""
+    interrupted: int
+    """Runs that were in their turn and are reported as interrupted."""
+    damaged: list[str]
+    """Sessions whose own settings could not be read."""
 
 
 class Gateway:
-    """Accepts runs and keeps them going; made by ``open_gateway``."""
+    """Made by ``open_gateway``. Its parts are its interface: handlers call them, nothing is passed through."""
 
     def __init__(
         self,
-        pool: Pool,
         settings: GatewaySettings,
-        profiles: ProfilesSettings,
+        parts: AgentParts,
         *,
+        pool: Pool,
+        store: Store,
+        bus: EventBus,
+        hooks: HookRunner,
         data_dir: Path,
         nursery: trio.Nursery,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.pool = pool
+        self.store = store
+        self.bus = bus
         self.shutdown_requested = trio.Event()
-        self._settings = settings
-        self._profiles = profiles
-        self._data_dir = data_dir
-        self._nursery = nursery
-        self._lanes = Lanes(settings)
-        self._running: dict[str, list[Run]] = {}
-        self._session_profiles: dict[str, CapabilityProfile] = {}
-        self._profile_cache: dict[tuple[str, str], CapabilityProfile] = {}
-
-    def profile(self, agent: str, role: str) -> CapabilityProfile:
-        """The profile of an agent in a role. Raises UsageError for unknown ones."""
-        key = (agent, role)
-        profile = self._profile_cache.get(key)
-        if profile is None:
-            cwd = workspace_for(self._profiles, agent, role, self._data_dir)
-            profile = self._profile_cache[key] = build_profile(self._profiles, agent, role, cwd)
-        return profile
-
-    def queued(self, session: str) -> int:
-        """Runs of the session that wait behind its first one."""
-        return max(0, self._lanes.depth(session) - 1)
-
-    def session_profile(self, session: str) -> CapabilityProfile | None:
-        """The profile the session was last run with."""
-        return self._session_profiles.get(session)
-
-    def start_run(
-        self,
-        session: str,
-        text: str,
-        *,
-        agent: str = "main",
-        role: str = "default",
-        priority: int = 5,
-        timeout: float | None = None,
-        retry_safe: bool = False,
-        name: str | None = None,
-    ) -> Run:
-        """Accept a run; it goes on even when nobody follows it. Raises UsageError, PoolSaturated, PoolClosed.
-
-        ``name`` is the caller's own for this run; see ``abort``.
-        """
-        check_session_key(session)
-        if not text.strip():
-            raise UsageError("the prompt is empty; say something")
-        if self.shutdown_requested.is_set():
-            raise PoolClosed("the supervisor is shutting down and takes no new runs")
-        profile = self.profile(agent, role)
-        if timeout is None:
-            timeout = self._settings.run_timeout or None
-        run = Run(
-            RunRequest(
-                session=session,
-                profile=profile,
-                text=text,
-                priority=priority,
-                timeout=timeout,
-                retry_safe=retry_safe,
-                name=name,
-            ),
-            self._lanes.join(session),
+        self.permissions = Permissions()
+        self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
+        self.sessions = Sessions(settings, store, bus, pool, clock=clock)
+        self.ledger = Ledger(settings, store, bus, clock=clock)
+        self.conductor = Conductor(settings, self.ledger, self._make_desk, nursery)
+        self.session_desk = SessionDesk(
+            pool=pool,
+            bus=bus,
+            sessions=self.sessions,
+            conductor=self.conductor,
+            shelf=self.shelf,
+            permissions=self.permissions,
+            hooks=hooks,
+            data_dir=data_dir,
+            start_soon=nursery.start_soon,
         )
-        self._remember_profile(session, profile)
-        self._running.setdefault(session, []).append(run)
-        self._nursery.start_soon(self._execute, run)
-        return run
+        self.intake = Intake(
+            settings,
+            ledger=self.ledger,
+            sessions=self.sessions,
+            shelf=self.shelf,
+            conductor=self.conductor,
+            hooks=hooks,
+            commands=CommandDesk(self.sessions, self.session_desk),
+            data_dir=data_dir,
+            start_soon=nursery.start_soon,
+        )
+        self.holds = Holds(pool=pool, conductor=self.conductor, sessions=self.sessions, shelf=self.shelf)
+        self.delegation = Delegation(
+            settings, intake=self.intake, conductor=self.conductor, bus=bus, start_soon=nursery.start_soon
+        )
 
-    async def abort(self, session: str, name: str | None = None) -> bool:
-        """End the run of that name; without one the session's running run, or the first that waits.
+    def _make_desk(self, conductor: Conductor) -> Desk:
+        return Desk(
+            conductor,
+            pool=self.pool,
+            store=self.store,
+            bus=self.bus,
+            ledger=self.ledger,
+            sessions=self.sessions,
+            shelf=self.shelf,
+            permissions=self.permissions,
+        )
 
-        False when there is no such run.
-        """
-        for run in self._running.get(session, ()):
-            if name is None or run.request.name == name:
-                return await run.abort()
-        return False
+    def shut_down(self) -> None:
+        """Ask for the end: nothing new is accepted from here on."""
+        self.intake.is_closed = True
+        self.conductor.close()
+        self.shutdown_requested.set()
 
-    def _remember_profile(self, session: str, profile: CapabilityProfile) -> None:
-        """The session used last stands last; the one used longest ago is forgotten first."""
-        self._session_profiles.pop(session, None)
-        self._session_profiles[session] = profile
-        if len(self._session_profiles) > _MOST_PROFILES_KEPT:
-            del self._session_profiles[next(iter(self._session_profiles))]
+    def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
+        """New limits and agents, for what is done from now on."""
+        for part in (self.sessions, self.ledger, self.conductor, self.intake, self.delegation):
+            part.reconfigure(settings)
+        self.shelf.reconfigure(parts)
 
-    async def _execute(self, run: Run) -> None:
-        session = run.request.session
+    async def profile_of(self, session: str) -> CapabilityProfile | None:
+        """What the session's worker must be able to do; None for an unknown session."""
+        entry = self.sessions.get(session)
+        if entry is None:
+            return None
+        return await self.shelf.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking)
+
+    async def ask_worker(self, session: str, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        """Ask the worker that the session has now, in its turn or between two. Raises PoolError, UsageError."""
+        turn = self.conductor.turn_of(session)
+        if turn is not None and turn.lease is not None:
+            return await turn.lease.request(method, params)
+        profile = await self.profile_of(session)
+        if profile is None:
+            raise UsageError(f"there is no session {session!r}", session=session)
+        async with self.pool.lease(session, profile, spawn=False) as lease:
+            return await lease.request(method, params)
+
+    def recover(self, loaded: Loaded) -> Recovery:
+        """Take over what the last life left: its sessions, its outcomes, the runs that never began."""
+        damaged = self.sessions.load(loaded.sessions)
+        runs, interrupted = self.ledger.recover(loaded.runs)
+        for run in runs:
+            self._resume(run)
+        return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=interrupted, damaged=damaged)
+
+    def _resume(self, run: Run) -> None:
+        """Give a run of the last life its place; its time begins anew. None interrupts or joins another."""
+        timeout = run.request.timeout
+        run.deadline = trio.current_time() + timeout if timeout else float("inf")
+        run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
         try:
-            await run.execute(self.pool)
-        finally:
-            runs = self._running[session]
-            runs.remove(run)
-            if not runs:
-                del self._running[session]
-
-
-def check_session_key(session: str) -> None:
-    """Raise UsageError for a key that no listing could show."""
-    if not 1 <= len(session) <= _MAX_SESSION_KEY:
-        raise UsageError(f"a session key has 1 to {_MAX_SESSION_KEY} characters, this one has {len(session)}")
-    if not session.isprintable():
-        raise UsageError(f"the session key {session!r} holds characters that cannot be printed; leave them out")
+            self.conductor.submit(run)
+        except PoolError as exc:
+            self.ledger.fail(run, exc)
 
 
 @asynccontextmanager
 async def open_gateway(
-    pool: Pool, settings: GatewaySettings, profiles: ProfilesSettings, *, data_dir: Path
-) -> AsyncIterator[Gateway]:
-    """A gateway over an open pool. Leaving the block ends every run."""
+    settings: GatewaySettings,
+    parts: AgentParts,
+    *,
+    pool: Pool,
+    store: Store,
+    bus: EventBus,
+    hooks: HookRunner,
+    data_dir: Path,
+    clock: Callable[[], float] = time.time,
+) -> AsyncGenerator[Gateway, None]:
+    """A gateway over an open pool. Leaving the block ends every turn; its runs are reported as interrupted."""
     async with trio.open_nursery() as nursery:
-        yield Gateway(pool, settings, profiles, data_dir=data_dir, nursery=nursery)
+        gateway = Gateway(
+            settings,
+            parts,
+            pool=pool,
+            store=store,
+            bus=bus,
+            hooks=hooks,
+            data_dir=data_dir,
+            nursery=nursery,
+            clock=clock,
+        )
+        nursery.start_soon(gateway.conductor.run)
+        yield gateway
         nursery.cancel_scope.cancel()

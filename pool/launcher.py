@@ -7,7 +7,7 @@ import shutil
 import stat
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -22,7 +22,7 @@ from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect
-from rpc.dialects import make_dialect
+from rpc.dialects import make_dialect, nobody
 from rpc.pi.home import AGENT_DIR_VARIABLE, PrivateHome
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
@@ -117,6 +117,7 @@ class LocalLauncher:
         base_env: the environment that ``settings.env_passthrough`` picks from.
         subreaper: whether this process has become one (only ``pool run`` does).
         use_cgroups: whether to try a cgroup per worker.
+        attended: asked whether somebody is there to answer a worker's dialogs.
 
     Attributes:
         children: the live child processes, for a reaper and a state file.
@@ -132,6 +133,7 @@ class LocalLauncher:
         base_env: Mapping[str, str] | None = None,
         subreaper: bool = False,
         use_cgroups: bool = True,
+        attended: Callable[[], bool] = nobody,
     ) -> None:
         self.instance = instance or secrets.token_hex(8)
         self.children = ChildRegistry()
@@ -140,6 +142,7 @@ class LocalLauncher:
         self._data_dir = data_dir
         self._base_env = os.environ if base_env is None else base_env
         self._guarantee = orphan_guarantee(cgroup=self.cgroup is not None, subreaper=subreaper)
+        self._attended = attended
         self._known_transcripts: set[str] = set()
         self._logs: deque[Path] = deque()
 
@@ -224,7 +227,12 @@ class LocalLauncher:
         return directory
 
     def _dialect(self, profile: CapabilityProfile) -> Dialect:
-        return make_dialect(profile.dialect, settings=self._settings, allow_bash=allows_tool(profile, "bash"))
+        return make_dialect(
+            profile.dialect,
+            settings=self._settings,
+            allow_bash=allows_tool(profile, "bash"),
+            attended=self._attended,
+        )
 
     @contextmanager
     def _agent_dir(self, worker_id: str, profile: CapabilityProfile) -> Iterator[dict[str, str]]:

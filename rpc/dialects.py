@@ -6,19 +6,19 @@ from errors import UsageError
 from rpc.dialect import Dialect
 from rpc.settings import RpcSettings
 
-__all__ = ["DIALECTS", "make_dialect"]
+__all__ = ["DIALECTS", "make_dialect", "nobody"]
 
 
-def _native(_settings: RpcSettings, *, allow_bash: bool) -> Dialect:  # noqa: ARG001 - the agent enforces its own tool list
+def _native(_settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool]) -> Dialect:  # noqa: ARG001 - the agent enforces its own tool list, and asks by itself
     from rpc.native import NativeDialect  # noqa: PLC0415 - a supervisor of pi workers never needs it
 
     return NativeDialect()
 
 
-def _pi(settings: RpcSettings, *, allow_bash: bool) -> Dialect:
+def _pi(settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool]) -> Dialect:
     from rpc.pi.dialect import PiDialect  # noqa: PLC0415 - and the other way round
 
-    return PiDialect(settings, allow_bash=allow_bash)
+    return PiDialect(settings, allow_bash=allow_bash, attended=attended)
 
 
 _MAKERS: dict[str, Callable[..., Dialect]] = {"native": _native, "pi": _pi}
@@ -26,12 +26,20 @@ DIALECTS = tuple(_MAKERS)
 """The names, for settings to check against."""
 
 
-def make_dialect(name: str, *, settings: RpcSettings, allow_bash: bool) -> Dialect:
+def nobody() -> bool:
+    """Nobody is there to answer a dialog."""
+    return False
+
+
+def make_dialect(
+    name: str, *, settings: RpcSettings, allow_bash: bool, attended: Callable[[], bool] = nobody
+) -> Dialect:
     """A fresh dialect for one worker process.
 
-    ``allow_bash`` says whether the worker's profile has the tool ``bash``. Raises UsageError for an unknown name.
+    ``allow_bash`` says whether the worker's profile has the tool ``bash``; ``attended`` is asked whether somebody is
+    there to answer dialogs. Raises UsageError for an unknown name.
     """
     maker = _MAKERS.get(name)
     if maker is None:
         raise UsageError(f"there is no dialect {name!r}; known are {', '.join(DIALECTS)}")
-    return maker(settings, allow_bash=allow_bash)
+    return maker(settings, allow_bash=allow_bash, attended=attended)

@@ -25,8 +25,7 @@ class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ui_timeout: Seconds = Seconds(60)
     """A dialog that somebody could answer and nobody does is answered ``cancelled`` after this.
 
-    No door can answer dialogs yet, so for now every one is cancelled at once.
-    """
+    Where no front end follows control events there is nobody to answer, and every dialog is cancelled at once."""
     abort_grace: Seconds = Seconds(1)
     """Kill ladder, first rung: how long an aborted turn may take to end."""
     eof_grace: Seconds = Seconds(1)

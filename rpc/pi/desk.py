@@ -3,6 +3,7 @@
 Nothing here ever says yes by itself.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 from rpc.pi.commands import UiResponse
@@ -16,10 +17,10 @@ __all__ = ["Desk"]
 
 
 class Desk:
-    """``attended`` says whether somebody is there; ``ui_timeout`` in seconds."""
+    """``attended`` is asked whether somebody is there; ``ui_timeout`` in seconds."""
 
-    def __init__(self, link: Link, runs: Runs, ui_timeout: float) -> None:
-        self.attended = False
+    def __init__(self, link: Link, runs: Runs, ui_timeout: float, attended: Callable[[], bool]) -> None:
+        self._attended = attended
         self._link = link
         self._runs = runs
         self._ui_timeout = ui_timeout
@@ -29,7 +30,7 @@ class Desk:
         """An extension shows or asks something."""
         request = ui_request(line)
         if request.method in ASKING:
-            if not self.attended or self._runs.is_aborting or self._dialogs.is_full:
+            if not self._attended() or self._runs.is_aborting or self._dialogs.is_full:
                 self._link.respond(UiResponse(id=request.id, cancelled=True))
                 return
             self._dialogs.open(request.id, request.method, self._link.now + self._ui_timeout)

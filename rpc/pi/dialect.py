@@ -48,8 +48,8 @@ class PiDialect:
 
     Beside the contract:
 
-    - ``attended``: whether somebody is there to answer dialogs of extensions; set by whoever knows. While it is False
-      each dialog is cancelled at once.
+    - ``attended``: asked whether somebody is there to answer dialogs of extensions. While nobody is, each dialog is
+      cancelled at once.
     - The event ``start_failed{message}`` instead of ``ready``: pi lives, but cannot work.
     - ``bash{command}`` (only with ``allow_bash``) and ``ui_respond{id, value|confirmed|cancelled}`` are further
       methods.
@@ -65,14 +65,16 @@ class PiDialect:
 
     name = "pi"
 
-    def __init__(self, settings: RpcSettings, *, allow_bash: bool) -> None:
+    def __init__(
+        self, settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool] = lambda: False
+    ) -> None:
         self._decoder = msgspec.json.Decoder(PiLine)
         self._soft = Soft()
         self._link = Link()
         self._conversations = Conversations(self._link, settings.abort_grace)
         self._runs = Runs(self._link, self._drain)
         self._conversations.bind(self._runs)
-        self._desk = Desk(self._link, self._runs, settings.ui_timeout)
+        self._desk = Desk(self._link, self._runs, settings.ui_timeout, attended)
         self._narrator = Narrator(self._link, self._runs, self._desk)
         self._methods: dict[str, Callable[[str, msgspec.Raw], None]] = {
             "prompt": self._prompt,
@@ -94,15 +96,6 @@ class PiDialect:
             self._methods["bash"] = self._bash
 
     # --- the contract ---
-
-    @property
-    def attended(self) -> bool:
-        """Whether dialogs are shown to somebody; False cancels them at once."""
-        return self._desk.attended
-
-    @attended.setter
-    def attended(self, attended: bool) -> None:
-        self._desk.attended = attended
 
     @property
     def is_running(self) -> bool:

@@ -24,11 +24,11 @@ LIMIT = 28  # seconds for one test, a slow boot on a busy machine included
 
 
 class PiWorker:
-    """A running pi: its client, its dialect, its directories."""
+    """A running pi: its client, its directories, and whether somebody is there to answer its dialogs."""
 
-    def __init__(self, client: RpcClient, dialect: PiDialect, process: WorkerProcess, root: Path) -> None:
+    def __init__(self, client: RpcClient, process: WorkerProcess, root: Path, attended: trio.Event) -> None:
         self.client = client
-        self.dialect = dialect
+        self.attended = attended
         self.process = process
         self.home = root / "home"
         self.sessions = root / "sessions"
@@ -78,12 +78,13 @@ def start_pi(pi_command: str, shared_home: Path, tmp_path: Path) -> StartPi:
             async with trio.open_nursery() as nursery:
                 process = WorkerProcess.spawn(spec, ChildRegistry(), settings)
                 nursery.start_soon(process.supervise)
-                dialect = PiDialect(settings, allow_bash=True)
+                attended = trio.Event()
+                dialect = PiDialect(settings, allow_bash=True, attended=attended.is_set)
                 client = RpcClient(process, dialect, settings, name=name)
                 nursery.start_soon(client.run)
                 if ready:
                     await client.wait_ready(LIMIT)
-                yield PiWorker(client, dialect, process, root)
+                yield PiWorker(client, process, root, attended)
                 await process.stop()
                 nursery.cancel_scope.cancel()
 

@@ -71,7 +71,8 @@ class Replay:
     """
 
     def __init__(self, settings: RpcSettings | None = None, *, boot: bool = True, allow_bash: bool = False) -> None:
-        self.dialect = PiDialect(settings or RpcSettings(), allow_bash=allow_bash)
+        self.attended = False
+        self.dialect = PiDialect(settings or RpcSettings(), allow_bash=allow_bash, attended=lambda: self.attended)
         self.now = 100.0
         self.messages: list[Message] = []
         self.told: list[str] = []

@@ -26,7 +26,7 @@ def dialog(method: str = "confirm", dialog_id: str = "d1", **fields: Any) -> dic
 
 def attended(settings: RpcSettings | None = None) -> Replay:
     replay = Replay(settings)
-    replay.dialect.attended = True
+    replay.attended = True
     return replay
 
 
@@ -42,7 +42,7 @@ def test_with_nobody_there_a_dialog_is_cancelled_at_once(method: str) -> None:
 @pytest.mark.parametrize("is_attended", [True, False])
 def test_what_is_only_shown_needs_no_answer(fields: dict[str, Any], is_attended: bool) -> None:  # noqa: FBT001 - a parameter of the test
     replay = Replay()
-    replay.dialect.attended = is_attended
+    replay.attended = is_attended
     replay.say({"type": "extension_ui_request", "id": "s1", **fields})
     assert len(replay.lines) == 1
     assert replay.dialect.next_deadline() is None
@@ -114,7 +114,7 @@ def test_a_dialog_that_nobody_answers_is_cancelled_in_the_end() -> None:
 
 def test_an_abort_answers_the_dialogs_that_it_would_not_dismiss() -> None:
     replay = in_a_run()
-    replay.dialect.attended = True
+    replay.attended = True
     replay.say(dialog())
     replay.ask("b", "abort")
     assert [json.loads(line)["type"] for line in replay.lines[-2:]] == ["extension_ui_response", "abort"]
@@ -127,7 +127,7 @@ def test_an_abort_answers_the_dialogs_that_it_would_not_dismiss() -> None:
 
 def test_a_session_change_in_a_run_does_the_same() -> None:
     replay = in_a_run()
-    replay.dialect.attended = True
+    replay.attended = True
     replay.say(dialog())
     replay.ask("b", "new_session")
     assert [json.loads(line)["type"] for line in replay.lines[-2:]] == ["extension_ui_response", "abort"]

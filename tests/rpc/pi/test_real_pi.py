@@ -225,7 +225,7 @@ async def test_dialogs_are_answered_by_whoever_is_there_and_cancelled_by_an_abor
         assert (await event(events, "ui_request", method="notify"))["fields"]["message"] == "answer: false", (
             "nobody there"
         )
-        pi.dialect.attended = True
+        pi.attended.set()
         async with turn_in_background(pi.client, "/ask") as results:
             dialog = await event(events, "ui_request", method="confirm")
             assert pi.client.awaits_person

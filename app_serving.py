@@ -1,0 +1,86 @@
+"""What a supervisor serves, and how it takes up other settings while it does."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from errors import PoolError
+from gateway.profile_shelf import AgentParts
+from gateway.service import Gateway
+from pool import LocalLauncher, Pool
+from pool.stimuli import Prewarmed, ProfilesChanged, Reconfigure
+from profiles import CapabilityProfile
+from settings import Settings
+from settings_reload import changed_profiles, plan_reload
+
+__all__ = ["Serving", "parts_of"]
+
+
+def parts_of(settings: Settings) -> AgentParts:
+    """The settings that decide how agents are started."""
+    return AgentParts(profiles=settings, router=settings.router, prompts=settings.gateway_prompts)
+
+
+class Serving:
+    """The pool and the gateway with the settings they run by. ``reread`` raises SettingsError."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        pool: Pool,
+        gateway: Gateway,
+        launcher: LocalLauncher,
+        reread: Callable[[], Settings],
+        tell: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self.pool = pool
+        self.gateway = gateway
+        self._settings = settings
+        self._launcher = launcher
+        self._reread = reread
+        self._tell = tell
+
+    async def prewarm(self) -> None:
+        """Say what to keep warm: as configured, else ``min`` of the default agent in the default role."""
+        settings = self._settings.pool
+        wanted = [(warm.agent, warm.role, warm.count) for warm in settings.prewarm]
+        if not wanted and settings.min:
+            wanted = [(self._settings.router.default_agent, "default", settings.min)]
+        shelf = self.gateway.shelf
+        self.pool.tell(Prewarmed(tuple([(await shelf.get(agent, role), count) for agent, role, count in wanted])))
+
+    async def reload(self) -> dict[str, Any]:
+        """Read the settings again and go by them; on any error the ones that hold stay. Raises SettingsError."""
+        plan = plan_reload(self._settings, self._reread())
+        if not plan.is_empty:
+            await self._apply(plan.settings)
+            self._tell("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
+        return {"changed": list(plan.changed), "needs_restart": list(plan.restart)}
+
+    async def _apply(self, settings: Settings) -> None:
+        before = await self._profiles()
+        self.pool.tell(Reconfigure(settings.pool))  # first: it refuses what this machine cannot hold
+        self._settings = settings
+        self._launcher.reconfigure(settings.rpc)
+        self.gateway.reconfigure(settings.gateway, parts_of(settings))
+        current = changed_profiles(before, await self._profiles())
+        if current is not None:
+            self.pool.tell(ProfilesChanged(current))
+        await self.prewarm()
+
+    async def _profiles(self) -> list[CapabilityProfile]:
+        """What every agent in every role yields, and every session with a model or a thinking level of its own."""
+        found = []
+        for agent, role, model, thinking in self._wanted():
+            try:
+                found.append(await self.gateway.shelf.get(agent, role, model=model, thinking=thinking))
+            except PoolError:
+                continue  # nobody could have a worker of it: it is told to whoever asks for one
+        return found
+
+    def _wanted(self) -> Iterable[tuple[str, str, str | None, str | None]]:
+        profiles = self.gateway.shelf.parts.profiles
+        yield from ((agent, role, None, None) for agent in profiles.agent_names() for role in profiles.role_names())
+        for entry in self.gateway.sessions:
+            if entry.model is not None or entry.thinking is not None:
+                yield entry.agent, entry.role, entry.model, entry.thinking

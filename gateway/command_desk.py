@@ -1,0 +1,90 @@
+"""Slash commands, carried out: each answers with a sentence, at once, whatever the session is doing."""
+
+from typing import Literal, Protocol, assert_never
+
+from gateway.commands import (
+    Compact,
+    NewConversation,
+    Parsed,
+    QueueOnce,
+    Reply,
+    SetModel,
+    SetQueueMode,
+    SetReasoning,
+    SetThinking,
+    SetVerbose,
+    Status,
+    Stop,
+)
+from gateway.run import RunRequest
+from gateway.sessions import Sessions
+
+__all__ = ["CommandDesk", "SessionActions"]
+
+
+class SessionActions(Protocol):
+    """What commands do to sessions."""
+
+    async def reset(self, session: str, command: Literal["new", "reset"]) -> None:
+        """Begin a new conversation; a running turn is aborted, what waits is refused."""
+        ...
+
+    def stop(self, session: str) -> int:
+        """Abort the running turn, refuse what waits; how much that was."""
+        ...
+
+    def compact(self, session: str, instructions: str | None) -> None:
+        """Summarise the conversation as soon as the session is free."""
+        ...
+
+    def describe(self, session: str) -> str:
+        """The session in a few lines."""
+        ...
+
+
+class CommandDesk:
+    """Carries commands out. Raises PoolError where one fails."""
+
+    def __init__(self, sessions: Sessions, actions: SessionActions) -> None:
+        self._sessions = sessions
+        self._actions = actions
+
+    async def execute(self, command: Parsed, request: RunRequest) -> str:  # noqa: C901, PLR0911  # one line a command
+        """Do what it says; the answer for whoever gave it."""
+        session = request.session
+        match command:
+            case NewConversation():
+                await self._actions.reset(session, command.command)
+                return "A new conversation begins; the earlier one is kept."
+            case Stop():
+                ended = self._actions.stop(session)
+                return f"Stopped: {ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was running."
+            case Status():
+                return self._actions.describe(session)
+            case Compact():
+                self._actions.compact(session, command.instructions)
+                return "The conversation will be summarised as soon as the session is free."
+            case SetModel():
+                return self._set(session, "model", command.model, "Model")
+            case SetThinking():
+                return self._set(session, "thinking", command.level, "Thinking")
+            case SetQueueMode():
+                return self._set(session, "queue_mode", command.mode, "Messages while the session is busy")
+            case SetVerbose():
+                return self._set(session, "verbose", command.on, "Tool summaries")
+            case SetReasoning():
+                return self._set(session, "reasoning", command.on, "Reasoning")
+            case Reply():
+                return command.text
+            case QueueOnce():
+                raise AssertionError(command)  # a message, not a command: the intake has seen to it
+            case _:
+                assert_never(command)
+
+    def _set(self, session: str, name: str, value: object, label: str) -> str:
+        entry = self._sessions.get(session)
+        if entry is not None:
+            setattr(entry, name, value)
+            self._sessions.save(entry)
+        shown = {None: "as the settings say", True: "on", False: "off"}.get(value, value)  # type: ignore[call-overload]  # any value may be looked up
+        return f"{label}: {shown}."

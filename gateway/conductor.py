@@ -1,0 +1,317 @@
+"""The conductor: performs what the lanes decide, and runs the turns and the exclusive jobs they start."""
+
+import math
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from itertools import count
+
+import trio
+
+from errors import AcquireTimeout, PoolError, PoolSaturated, RequestTimeout, RunAborted
+from gateway.desk import Desk
+from gateway.lanes import LaneMachine
+from gateway.lanes.actions import AbortTurn, Action, RefusalReason, Refuse, StartTurn, Steer
+from gateway.lanes.stimuli import Clear, SteerRefused, Submit, TurnEnded, TurnSteerable, Withdraw
+from gateway.ledger import Ledger
+from gateway.replies import Reply
+from gateway.run import Run, RunOutcome, interrupted
+from gateway.scheduler import Scheduler
+from gateway.settings import GatewaySettings, QueueMode
+from gateway.turn import Ending, Turn, TurnReport
+from pool.lease import Lease
+from pool.timers import Timer
+
+__all__ = ["Conductor", "Job"]
+
+
+class Job:
+    """Somebody wants a session to itself for a while: no turn runs meanwhile, none starts."""
+
+    def __init__(self, name: str, session: str) -> None:
+        self.name = name
+        self.session = session
+        self.turn: str | None = None
+        self.refusal: str | None = None
+        self.decided = trio.Event()
+        """It has its turn, or never will."""
+
+
+class Conductor:
+    """Runs and jobs on their way through the lanes. All of it belongs to the nursery it is given."""
+
+    def __init__(
+        self, settings: GatewaySettings, ledger: Ledger, desk: Callable[["Conductor"], Desk], nursery: trio.Nursery
+    ) -> None:
+        self._ledger = ledger
+        self._nursery = nursery
+        self._scheduler = Scheduler(settings.queue, self._perform)
+        self._runs: dict[str, Run] = {}
+        """Those that wait in a lane, by their names there."""
+        self._jobs: dict[str, Job] = {}
+        self._job_names = count(1)
+        self._turns: dict[str, Turn] = {}
+        self._timers: dict[str, Timer] = {}
+        self._refused: dict[str, Refuse] = {}
+        self._is_closing = False
+        self._desk = desk(self)
+
+    async def run(self) -> None:
+        """Keep the lanes' time until cancelled."""
+        await self._scheduler.run()
+
+    @property
+    def lanes(self) -> LaneMachine:
+        """Who waits, and who runs."""
+        return self._scheduler.lanes
+
+    def turn_of(self, session: str) -> Turn | None:
+        """The session's running turn."""
+        name = self.lanes.running_turn(session)
+        return self._turns.get(name) if name is not None else None
+
+    def is_steerable(self, session: str) -> bool:
+        """Whether the session's running turn would take a message now."""
+        turn = self.turn_of(session)
+        return turn is not None and turn.takes_steers
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, run: Run) -> None:
+        """Give a run its place. Raises PoolSaturated where there is none; then it never was in a lane."""
+        request = run.request
+        self._runs[run.name] = run
+        self._scheduler.tell(
+            Submit(
+                run=run.name,
+                session=request.session,
+                text=request.text,
+                mode=request.mode,
+                priority=request.priority,
+                lane=request.lane,
+                exclusive=bool(request.images),
+            )
+        )
+        refusal = self._refused.pop(run.name, None)
+        if refusal is not None:
+            raise PoolSaturated(refusal.text, session=request.session, retry_after=1.0)
+        if run.name in self._runs:
+            self._keep_time(run)
+
+    def abort(self, run: Run) -> bool:
+        """End a run: take it out of its lane, or abort the turn that answers for it. False when it has ended."""
+        if run.name in self._runs:
+            self._withdraw(
+                run,
+                RunAborted(
+                    f"the run of session {run.request.session} was aborted before its turn began",
+                    session=run.request.session,
+                ),
+            )
+            return True
+        for turn in self._turns.values():
+            if run in turn.runs:
+                turn.end(Ending.ABORTED)
+                return True
+        return False
+
+    def abort_session(self, session: str) -> bool:
+        """End the session's running turn; False when none runs."""
+        turn = self.turn_of(session)
+        if turn is None:
+            return False
+        turn.end(Ending.ABORTED)
+        return True
+
+    def clear(self, session: str) -> None:
+        """Refuse everything of the session that waits."""
+        self._scheduler.tell(Clear(session))
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits."""
+        self._scheduler.reconfigure(settings.queue)
+
+    def close(self) -> None:
+        """Begin no more turns: what waits is left to the supervisor's next life."""
+        self._is_closing = True
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def occupy(
+        self,
+        session: str,
+        *,
+        priority: int = 5,
+        timeout: float | None = None,  # noqa: ASYNC109  # for the wait alone
+    ) -> AsyncGenerator[None, None]:
+        """Have the session to oneself, once its running turn and what is ahead in its lane have ended.
+
+        Raises PoolSaturated when the lane refuses, AcquireTimeout when it takes longer than ``timeout`` seconds.
+        """
+        job = Job(f"j{next(self._job_names)}", session)
+        self._jobs[job.name] = job
+        self._scheduler.tell(
+            Submit(
+                run=job.name,
+                session=session,
+                text="",
+                mode=QueueMode.FOLLOWUP,
+                priority=priority,
+                exclusive=True,
+            )
+        )
+        try:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                await job.decided.wait()
+            if not job.decided.is_set():
+                raise AcquireTimeout(f"session {session} was busy for all of {timeout:g} s", session=session)
+            if job.refusal is not None:
+                raise PoolSaturated(job.refusal, session=session, retry_after=1.0)
+            yield
+        finally:
+            self._jobs.pop(job.name, None)
+            if job.turn is not None:
+                self._scheduler.tell(TurnEnded(job.turn))
+            elif job.refusal is None:
+                self._scheduler.tell(Withdraw(job.name))
+
+    # --- what the lanes decide ----------------------------------------------------------------------------------------
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case StartTurn(runs=(name, *_)) if name in self._jobs:
+                job = self._jobs[name]
+                job.turn = action.turn
+                job.decided.set()
+            case StartTurn() if self._is_closing:
+                for name in action.runs:
+                    self._take(name)
+            case StartTurn():
+                self._start(action)
+            case Steer():
+                self._turns[action.turn].steer(self._take(action.run))
+            case AbortTurn():
+                self._turns[action.turn].end(Ending.INTERRUPTED)
+            case Refuse():
+                self._refuse(action)
+
+    def _take(self, name: str) -> Run:
+        """A run leaves its lane for a turn: from now on the turn keeps its time."""
+        self._scheduler.cancel(self._timers.pop(name, None))
+        return self._runs.pop(name)
+
+    def _start(self, start: StartTurn) -> None:
+        runs = [self._take(name) for name in start.runs]
+        turn = Turn(start, runs, self._desk)
+        self._turns[turn.id] = turn
+        self._nursery.start_soon(self._conduct, turn)
+
+    def _refuse(self, refusal: Refuse) -> None:
+        job = self._jobs.get(refusal.run)
+        if job is not None:
+            job.refusal = refusal.text
+            job.decided.set()
+            return
+        run = self._take(refusal.run)
+        if not run.accepted_seq:
+            self._refused[run.name] = refusal  # its caller is still being told whether it is accepted
+        else:
+            self._fail(run, _refusal_error(refusal, run))
+
+    def _withdraw(self, run: Run, error: PoolError) -> None:
+        self._scheduler.tell(Withdraw(run.name))
+        self._take(run.name)
+        self._fail(run, error)
+
+    def _expire(self, run: Run) -> None:
+        """A run's time is over while it waits."""
+        if run.name in self._runs:
+            self._withdraw(
+                run,
+                RequestTimeout(
+                    f"session {run.request.session} was busy with earlier runs for all of the run's time",
+                    session=run.request.session,
+                ),
+            )
+
+    def _fail(self, run: Run, error: PoolError) -> None:
+        outcome, seq = self._ledger.fail(run, error)
+        self._nursery.start_soon(self._ledger.release, [(run, outcome)], seq)
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    def steerable(self, turn: Turn, *, now: bool) -> None:
+        """See ``TurnDesk.steerable``."""
+        self._scheduler.tell(TurnSteerable(turn.id, now))
+
+    def take_back(self, turn: Turn, run: Run) -> None:
+        """A steer that its turn did not take waits for a turn of its own."""
+        self._put_back(run)
+        self._scheduler.tell(SteerRefused(turn.id, run.name))
+
+    async def run_on(self, lease: Lease, run: Run) -> None:
+        """Run a turn on a lease that its caller holds, beside the lanes."""
+        start = StartTurn(
+            turn=f"h{next(self._job_names)}",
+            session=run.request.session,
+            lane=run.request.lane,
+            priority=run.request.priority,
+            runs=(run.name,),
+            text=run.request.text,
+        )
+        turn = self._turns[start.turn] = Turn(start, [run], self._desk, held=lease)
+        await self._conduct(turn)
+
+    async def _conduct(self, turn: Turn) -> None:
+        self._desk.began(turn)
+        try:
+            report = await turn.execute()
+            reply = await self._desk.shape(turn, report)
+        except trio.Cancelled:
+            self._interrupt(turn)
+            raise
+        outcomes, seq = self._close(turn, report, reply)
+        await self._ledger.release(outcomes, seq)
+
+    def _close(self, turn: Turn, report: TurnReport, reply: Reply | None) -> tuple[list[tuple[Run, RunOutcome]], int]:
+        """Give every run its outcome, and the lane its next turn."""
+        outcomes: list[tuple[Run, RunOutcome]] = []
+        seq = 0
+        del self._turns[turn.id]
+        for run in self._to_be_told(turn):
+            outcome = self._desk.outcome(report, reply, run)
+            seq = self._ledger.end(run, outcome)
+            outcomes.append((run, outcome))
+        self._desk.ended(turn, report)
+        if turn.held is None:
+            for run in report.unconsumed:
+                self._put_back(run)
+            self._scheduler.tell(TurnEnded(turn.id, tuple(run.name for run in report.unconsumed)))
+        return outcomes, seq
+
+    def _interrupt(self, turn: Turn) -> None:
+        """The supervisor ends in mid-turn: say so now, the next life need not find out."""
+        self._is_closing = True
+        for run in self._to_be_told(turn):
+            self._ledger.fail(run, interrupted(run.request))
+
+    def _to_be_told(self, turn: Turn) -> list[Run]:
+        """The turn's runs that end with it: when the supervisor stops, one that never reached a worker does not."""
+        return [run for run in turn.runs if run.started_at is not None or not self._is_closing]
+
+    def _put_back(self, run: Run) -> None:
+        self._runs[run.name] = run
+        self._keep_time(run)
+
+    def _keep_time(self, run: Run) -> None:
+        if run.deadline < math.inf:
+            self._timers[run.name] = self._scheduler.alarm(run.deadline, self._expire, run)
+
+
+def _refusal_error(refusal: Refuse, run: Run) -> PoolError:
+    session = run.request.session
+    match refusal.reason:
+        case RefusalReason.INTERRUPTED | RefusalReason.CLEARED:
+            return RunAborted(refusal.text, session=session)
+        case RefusalReason.FULL | RefusalReason.DROPPED | RefusalReason.EVICTED:
+            return PoolSaturated(refusal.text, session=session, retry_after=1.0)

@@ -1,0 +1,220 @@
+"""What a turn asks of the gateway: a worker, its words made known, its runs' steps made durable, their outcomes."""
+
+import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import trio
+
+from errors import AcquireTimeout, InternalError
+from gateway.events import EventBus
+from gateway.events.translate import Single, Step, TextPieces
+from gateway.ledger import Ledger
+from gateway.media import check_media
+from gateway.permissions import Permissions
+from gateway.profile_shelf import ProfileShelf
+from gateway.replies import Reply, ReplyShaper, ReplyStyle, finished
+from gateway.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
+from gateway.session_book import SessionStatus
+from gateway.sessions import Sessions
+from gateway.turn import Turn, TurnReport
+from pool import Lease, Pool
+from profiles import CapabilityProfile
+from store import Store
+from wire.messages import ErrorBody, PromptResult
+
+__all__ = ["Desk", "TurnLanes"]
+
+_REASONS = {
+    "stop": DoneReason.COMPLETED,
+    "aborted": DoneReason.INTERRUPTED,
+    "error": DoneReason.ERROR,
+    "timeout": DoneReason.TIMEOUT,
+    "tool_calls": DoneReason.TOOL_CALLS,
+    "length": DoneReason.LENGTH,
+    "max_steps": DoneReason.LENGTH,
+}
+_SHAPING = ("tool:", "compaction:")
+"""Events that a reply may have to show something of."""
+
+
+class TurnLanes(Protocol):
+    """The part of the conductor that turns report to."""
+
+    def steerable(self, turn: Turn, *, now: bool) -> None:
+        """The turn takes steers from now on, or no longer."""
+        ...
+
+    def take_back(self, turn: Turn, run: Run) -> None:
+        """The turn did not take this run's steer."""
+        ...
+
+
+class Desk:
+    """Implements ``gateway.turn.TurnDesk`` for all turns."""
+
+    def __init__(
+        self,
+        lanes: TurnLanes,
+        *,
+        pool: Pool,
+        store: Store,
+        bus: EventBus,
+        ledger: Ledger,
+        sessions: Sessions,
+        shelf: ProfileShelf,
+        permissions: Permissions,
+    ) -> None:
+        self._lanes = lanes
+        self._pool = pool
+        self._store = store
+        self._bus = bus
+        self._ledger = ledger
+        self._sessions = sessions
+        self._shelf = shelf
+        self._permissions = permissions
+
+    # --- during a turn ------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def lease(self, turn: Turn) -> AsyncGenerator[Lease, None]:
+        """A worker for the turn, within its time; the one that its caller holds, where there is one."""
+        if turn.held is not None:
+            yield turn.held
+            return
+        request = turn.leader.request
+        profile = await self.profile_of(request)
+        left = None if turn.deadline == math.inf else max(0.0, turn.deadline - trio.current_time())
+        if left == 0.0:
+            raise AcquireTimeout(f"the run of session {turn.session} had no time left", session=turn.session)
+        async with self._pool.lease(
+            turn.session,
+            profile,
+            priority=turn.priority,
+            timeout=left,
+            spawn=request.spawn,
+            nested=request.nested,
+            bounded=False,
+        ) as lease:
+            yield lease
+
+    async def profile_of(self, request: RunRequest) -> CapabilityProfile:
+        """What the run's worker must be able to do, with the session's own model and thinking level."""
+        entry = self._sessions.get(request.session)
+        return await self._shelf.get(
+            request.agent,
+            request.role,
+            model=entry.model if entry else None,
+            thinking=entry.thinking if entry else None,
+        )
+
+    async def mark_started(self, runs: list[Run], turn: Turn, worker: str) -> None:
+        """See ``TurnDesk.mark_started``; the session's transcript becomes durable with it."""
+        self._sessions.note_transcript(turn.session)
+        await self._ledger.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
+
+    def publish(self, turn: Turn, steps: list[Step]) -> None:
+        """See ``TurnDesk.publish``."""
+        run_id = turn.leader.request.run_id
+        for step in steps:
+            match step:
+                case TextPieces():
+                    self._bus.publish_text(turn.session, step.type, step.pieces, run_id=run_id)
+                    if turn.style.reasoning and step.type == "think_chunk":
+                        turn.shaper.feed(step.type, {"delta": "".join(map(msgspec.json.decode, step.pieces))})
+                case Single():
+                    self._bus.publish(turn.session, step.channel, step.type, step.data, run_id=run_id)
+                    self._permissions.note(turn.session, step)
+                    if step.type.startswith(_SHAPING):
+                        turn.shaper.feed(step.type, msgspec.to_builtins(step.data))
+
+    async def room(self) -> None:
+        """See ``TurnDesk.room``."""
+        await self._store.room()
+
+    def steerable(self, turn: Turn, *, now: bool) -> None:
+        """See ``TurnDesk.steerable``."""
+        if turn.held is None:
+            self._lanes.steerable(turn, now=now)
+
+    def refuse_steer(self, turn: Turn, run: Run) -> None:
+        """See ``TurnDesk.refuse_steer``."""
+        self._lanes.take_back(turn, run)
+
+    def awaits_person(self, turn: Turn, *, now: bool) -> None:
+        """See ``TurnDesk.awaits_person``."""
+        if now:
+            self._sessions.set_status(turn.session, SessionStatus.PAUSED, "awaiting a person's answer")
+        else:
+            self._sessions.set_status(turn.session, SessionStatus.WORKING, "answered")
+
+    # --- its ends -----------------------------------------------------------------------------------------------------
+
+    def began(self, turn: Turn) -> None:
+        """The session is in its turn."""
+        entry = self._sessions.get(turn.session)
+        if entry is not None:
+            turn.style = ReplyStyle(verbose=entry.verbose, reasoning=entry.reasoning)
+            turn.shaper = ReplyShaper(turn.style)
+        self._sessions.set_status(turn.session, SessionStatus.WORKING, "run started")
+
+    def ended(self, turn: Turn, report: TurnReport) -> None:
+        """The session's turn is over, however it ended."""
+        self._permissions.forget(turn.session)
+        self._sessions.note_transcript(turn.session)
+        reason = "run completed" if report.error is None else f"run ended: {report.error.code}"
+        self._sessions.set_status(turn.session, SessionStatus.READY, reason)
+
+    async def shape(self, turn: Turn, report: TurnReport) -> Reply | None:
+        """What of the turn's answer is shown, and which files it hands over; None where it has no answer."""
+        if report.result is None:
+            return None
+        _outputs, reply = turn.shaper.finish(report.result.text)
+        if "MEDIA:" not in reply.text:
+            return reply
+        workspace = Path((await self.profile_of(turn.leader.request)).cwd)
+        return await trio.to_thread.run_sync(finished, reply, lambda name: check_media(name, workspace))
+
+    def outcome(self, report: TurnReport, reply: Reply | None, run: Run) -> RunOutcome:
+        """What one of the turn's runs is told."""
+        facts: dict[str, Any] = {"worker": report.worker, "level": report.level, "waited": report.waited}
+        now, result = self._ledger.now(), report.result
+        if result is None or reply is None:
+            why = report.error or InternalError("the turn ended without a result")
+            return outcome_of_error(run, why, ended_at=now, **facts)
+        error = _error_of(result, run)
+        return RunOutcome(
+            run_id=run.request.run_id,
+            session=run.request.session,
+            status="ok" if error is None else "error",
+            text=reply.text,
+            stop_reason=result.stop_reason,
+            reason=_REASONS[result.stop_reason],
+            error=error,
+            accepted_at=run.accepted_at,
+            started_at=run.started_at,
+            ended_at=now,
+            usage=result.usage,
+            media=list(reply.media),
+            silent=reply.silent,
+            **facts,
+        )
+
+
+def _error_of(result: PromptResult, run: Run) -> ErrorBody | None:
+    """A turn that the worker itself ended badly."""
+    session = run.request.session
+    match result.stop_reason:
+        case "error":
+            return ErrorBody(
+                "worker_error", result.error or "the agent ended the turn with an error", {"session": session}
+            )
+        case "timeout":
+            return ErrorBody("request_timeout", "the turn took longer than the agent allows", {"session": session})
+        case "aborted":
+            return ErrorBody("aborted", "the turn was aborted", {"session": session})
+        case _:
+            return None

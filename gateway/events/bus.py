@@ -1,0 +1,256 @@
+"""The event bus: gives every event its seq, shows it to readers once it may be seen, and moves the old to the store."""
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from errors import UsageError
+from gateway.events.cursor import EventCursor
+from gateway.events.filters import EventFilter
+from gateway.events.gate import Gate
+from gateway.events.listeners import Handler, Listeners
+from gateway.events.news import News
+from gateway.events.ports import EventStore
+from gateway.events.ring import Item, Ring, TextBlock, first_of, last_of
+from gateway.events.snapshots import blocks_between, compact
+from gateway.settings import EventSettings
+from store.records import EventRow
+from wire.envelope import Channel, EventEnvelope
+from wire.messages import EMPTY
+
+__all__ = ["BusStatistics", "EventBus", "TextKind"]
+
+TextKind = Literal["text_chunk", "think_chunk"]
+
+_DURABLE = frozenset({"run:accepted", "run:start", "done"})
+_encode = msgspec.json.Encoder().encode
+
+
+class BusStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of this moment; counts are since the start."""
+
+    head: int
+    """The last seq that readers may see."""
+    last_seq: int
+    """The last seq that was given out."""
+    ring_floor: int
+    """What lies above it is in memory."""
+    ring_bytes: int
+    ring_sessions: int
+    unseen: int
+    """Events, and blocks of text, that wait for a commit."""
+    sleeping: int
+    """Cursors that wait for news."""
+    handlers: int
+    handler_failures: int
+    events: int
+    """Published, text pieces not counted."""
+    text_pieces: int
+    snapshots: int
+    """Rows into which text pieces went that left the ring."""
+
+
+class EventBus:
+    """One for all sessions. Everything but ``run``, ``settled`` and cursors is immediate."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        settings: EventSettings,
+        *,
+        first_seq: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``first_seq`` is above every seq that was ever given out; ``clock`` gives Unix time in seconds."""
+        self.store = store
+        self.news = News()
+        self.ring = Ring(settings.ring, first_seq - 1)
+        self._clock = clock
+        self._gate = Gate(first_seq)
+        self._listeners = Listeners()
+        self._unseen: deque[Item] = deque()
+        self._settling: list[tuple[int, int, trio.Event]] = []
+        self._tickets = count()
+        self._held = trio.lowlevel.ParkingLot()
+        self._oldest = 0
+        self._is_closed = False
+        self._events = self._text_pieces = self._snapshots = 0
+
+    # --- the commit gate ----------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Make durable events durable, and then seen, until cancelled; then closes the bus.
+
+        Events that come during one commit share the next. Has started once it knows what retention has left.
+        """
+        try:
+            self._oldest = await self.store.oldest_seq()
+            task_status.started()
+            while True:
+                while self._gate.is_open:
+                    await self._held.park()
+                upto = self._gate.last
+                is_durable = await self.store.flush()
+                self._open_gate(upto if is_durable else self._gate.last)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Hand everything in memory to the store, now and whenever something is still published afterwards.
+
+        Nothing waits for a commit any more: closing the store is one.
+        """
+        self._is_closed = True
+        self._open_gate(self._gate.last)
+        self._evict(self.ring.evict_all())
+
+    async def settled(self, seq: int) -> None:
+        """Wait until readers may see ``seq``: it is durable, or the disk refuses."""
+        if seq <= self.head:
+            await trio.lowlevel.checkpoint()
+            return
+        seen = trio.Event()
+        heapq.heappush(self._settling, (seq, next(self._tickets), seen))
+        await seen.wait()
+
+    def _open_gate(self, upto: int) -> None:
+        self._gate.commit(upto)
+        self._reveal()
+
+    def _reveal(self) -> None:
+        """Tell everybody of what can be seen by now."""
+        while self._unseen and last_of(self._unseen[0]) <= self._gate.head:
+            item = self._unseen.popleft()
+            self.news.tell(item.session, first_of(item))
+            if isinstance(item, EventEnvelope):
+                self._listeners.tell(item)
+        while self._settling and self._settling[0][0] <= self._gate.head:
+            heapq.heappop(self._settling)[2].set()
+
+    # --- publishing ---------------------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> int:
+        """The last seq that readers may see."""
+        return self._gate.head
+
+    def publish(
+        self,
+        session: str,
+        channel: Channel,
+        type_: str,
+        data: Any = None,
+        *,
+        run_id: str | None = None,
+        durable: bool = False,
+    ) -> int:
+        """Give an event its seq and write it. ``data`` is anything that encodes to JSON; None = none.
+
+        Readers see it at once, or after the commit of the last durable event up to it. Control events,
+        ``run:accepted``, ``run:start`` and ``done`` are always durable.
+        """
+        encoded = _encode(data)
+        is_held = (durable or channel is Channel.CONTROL or type_ in _DURABLE) and self._may_hold
+        seq, ts = self._gate.number(hold=is_held), self._clock()
+        row = EventRow(seq=seq, ts=ts, session=session, channel=channel.value, type=type_, data=encoded, run_id=run_id)
+        self.store.put_events((row,))
+        raw = EMPTY if data is None else msgspec.Raw(encoded)
+        self._events += 1
+        self._add([EventEnvelope(seq, ts, session, channel, type_, raw, run_id)])
+        return seq
+
+    def publish_text(self, session: str, type_: TextKind, pieces: list[msgspec.Raw], *, run_id: str | None) -> None:
+        """Give each piece of text a seq. A piece is a JSON string, as valid as a decoder leaves it."""
+        if not pieces:
+            return
+        if b"\n".join(pieces).count(b"\n") >= len(pieces):
+            raise UsageError(f"a piece of session {session} is no JSON string: it holds a line end")
+        first, ts = self._gate.number(len(pieces)), self._clock()
+        self._text_pieces += len(pieces)
+        self._add(
+            [
+                TextBlock(begin, end - 1, ts, session, run_id, type_, b"\n".join(pieces[begin - first : end - first]))
+                for begin, end in blocks_between(first, first + len(pieces))
+            ]
+        )
+
+    @property
+    def _may_hold(self) -> bool:
+        return not (self._is_closed or self.store.is_degraded)
+
+    def _add(self, items: list[Item]) -> None:
+        self.store.note_seq(self._gate.last)
+        for item in items:
+            self.ring.append(item)
+        self._unseen.extend(items)
+        if self._gate.is_open:
+            self._reveal()
+        elif self._may_hold:
+            self._held.unpark()
+        else:
+            self._open_gate(self._gate.last)
+        if self._is_closed:
+            self._evict(self.ring.evict_all())
+        elif self.ring.is_over:
+            self._evict(self.ring.evict())
+
+    def _evict(self, items: list[Item]) -> None:
+        rows = compact(items, self._gate.cuts())
+        self._snapshots += len(rows)
+        if rows:
+            self.store.put_events(rows)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def on(self, type_: str, handler: Handler) -> Callable[[], None]:
+        """Call ``handler`` for each control or monitor event of this type from now on; call the result to undo it.
+
+        It is called while the event is shown to readers, in order; it must be quick. One that raises is logged.
+        """
+        return self._listeners.on(type_, handler)
+
+    def open_cursor(
+        self,
+        *,
+        session: str | None = None,
+        run_id: str | None = None,
+        channels: frozenset[Channel] | None = None,
+        kinds: frozenset[str] | None = None,
+        since: int | None = None,
+    ) -> EventCursor:
+        """A reader of everything after the bookmark ``since`` (None = from now on) that all given filters let through.
+
+        A kind of text stands for its snapshots too. A bookmark that was never given out is one of another supervisor:
+        such a reader begins at ``head``, incomplete.
+        """
+        position = self.head if since is None else max(0, min(since, self.head))
+        is_ours = since is None or since <= self.head
+        complete = is_ours and position + 1 >= self._oldest
+        return EventCursor(self, EventFilter.of(session, run_id, channels, kinds), position, complete=complete)
+
+    def discarded_below(self, seq: int) -> None:
+        """A cursor has learned what retention has left."""
+        self._oldest = max(self._oldest, seq)
+
+    def statistics(self) -> BusStatistics:
+        """Figures of this moment."""
+        return BusStatistics(
+            head=self.head,
+            last_seq=self._gate.last,
+            ring_floor=self.ring.floor,
+            ring_bytes=self.ring.bytes,
+            ring_sessions=self.ring.sessions,
+            unseen=len(self._unseen),
+            sleeping=self.news.sleeping,
+            handlers=len(self._listeners),
+            handler_failures=self._listeners.failures,
+            events=self._events,
+            text_pieces=self._text_pieces,
+            snapshots=self._snapshots,
+        )

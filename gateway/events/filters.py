@@ -1,0 +1,50 @@
+"""What a reader wants to see of the stream."""
+
+import msgspec
+
+from gateway.events.ring import Item, TextBlock
+from gateway.events.snapshots import CHUNK_OF, SNAPSHOT_OF
+from store.records import EventRow
+from wire.envelope import Channel
+
+__all__ = ["EventFilter"]
+
+
+class EventFilter(msgspec.Struct, frozen=True):
+    """Each part None = all. ``session`` is looked up in an index, the rest is looked at event by event."""
+
+    session: str | None = None
+    run_id: str | None = None
+    channels: frozenset[Channel] | None = None
+    kinds: frozenset[str] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        session: str | None,
+        run_id: str | None,
+        channels: frozenset[Channel] | None,
+        kinds: frozenset[str] | None,
+    ) -> "EventFilter":
+        """A filter in which text and the snapshots of it are one kind: a reader cannot know which it will meet."""
+        if kinds is not None:
+            kinds |= {SNAPSHOT_OF[kind] for kind in kinds & SNAPSHOT_OF.keys()}
+            kinds |= {CHUNK_OF[kind] for kind in kinds & CHUNK_OF.keys()}
+        return cls(session, run_id, channels, kinds)
+
+    @property
+    def is_all_of_session(self) -> bool:
+        """Whether nothing has to be looked at event by event."""
+        return self.run_id is None and self.channels is None and self.kinds is None
+
+    def admits(self, item: Item | EventRow) -> bool:
+        """Whether an event of the right session is wanted."""
+        return (
+            (self.kinds is None or item.type in self.kinds)
+            and (self.run_id is None or item.run_id == self.run_id)
+            and (self.channels is None or _channel_of(item) in self.channels)
+        )
+
+
+def _channel_of(item: Item | EventRow) -> str:
+    return Channel.PROGRESS if isinstance(item, TextBlock) else item.channel

@@ -1,0 +1,54 @@
+"""What was said in a conversation, read from its transcript: the latest messages, without keeping a worker busy."""
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import UsageError
+from wire.framing import DECODE_ERRORS
+
+__all__ = ["read_history"]
+
+_MAX_BYTES = 64 * 1024 * 1024
+"""Of a longer transcript only so much of its end is looked at."""
+
+
+class _Line(msgspec.Struct):
+    """A line of a native or a pi transcript, as far as both have it."""
+
+    type: str = ""
+    message: dict[str, Any] | None = None
+
+
+async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
+    """The last ``limit`` messages, oldest first, each in the agent's own shape; empty before the first answer.
+
+    Raises UsageError when the file cannot be read.
+    """
+    try:
+        return await trio.to_thread.run_sync(_read, Path(transcript), limit)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as exc:
+        raise UsageError(f"the transcript {transcript} cannot be read: {exc}") from exc
+
+
+def _read(path: Path, limit: int) -> list[dict[str, Any]]:
+    messages: deque[dict[str, Any]] = deque(maxlen=limit)
+    decoder = msgspec.json.Decoder(_Line)
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _MAX_BYTES))
+        if size > _MAX_BYTES:
+            file.readline()  # the rest of a line that began before
+        for raw in file:
+            try:
+                line = decoder.decode(raw)
+            except DECODE_ERRORS:
+                continue  # a torn last line; what mends it is the next resume
+            if line.type == "message" and line.message is not None:
+                messages.append(line.message)
+    return list(messages)

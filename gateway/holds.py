@@ -1,0 +1,102 @@
+"""Holds: a caller has a session's worker to itself, until it gives it back or leaves."""
+
+import uuid
+
+import msgspec
+import trio
+
+from errors import PoolError, UsageError
+from gateway.caller import Caller
+from gateway.conductor import Conductor
+from gateway.methods.params import AcquireRequest
+from gateway.profile_shelf import ProfileShelf
+from gateway.sessions import Sessions
+from pool import Lease, Pool
+from router.keys import check_session_key
+
+__all__ = ["Hold", "Holds"]
+
+
+class Hold:
+    """One caller's hold. ``lease`` is set once the worker is granted."""
+
+    def __init__(self, principal: str, session: str) -> None:
+        self.id = uuid.uuid4().hex
+        self.principal = principal
+        self.session = session
+        self.lease: Lease | None = None
+        self.error: PoolError | None = None
+        self.decided = trio.Event()
+        self.given_back = trio.Event()
+
+
+class HoldView(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``acquire`` answers."""
+
+    hold: str
+    session: str
+    worker: str
+    level: str
+    waited: float
+
+
+class Holds:
+    """All holds by id. A hold occupies its session: messages for it wait until it is given back."""
+
+    def __init__(self, *, pool: Pool, conductor: Conductor, sessions: Sessions, shelf: ProfileShelf) -> None:
+        self._pool = pool
+        self._conductor = conductor
+        self._sessions = sessions
+        self._shelf = shelf
+        self._holds: dict[str, Hold] = {}
+
+    async def acquire(self, request: AcquireRequest, caller: Caller) -> HoldView:
+        """Hold the worker of a session for the caller's connection. Raises what ``Pool.acquire`` raises."""
+        hold = Hold(caller.principal, check_session_key(request.session))
+        self._shelf.check(request.agent, request.role)
+        self._sessions.use(hold.session, request.agent, request.role, source=None, run=None)
+        caller.start(lambda: self._keep(hold, request))
+        await hold.decided.wait()
+        if hold.lease is None:
+            raise hold.error or UsageError("the hold ended before it was granted", session=hold.session)
+        lease = hold.lease
+        return HoldView(
+            hold=hold.id, session=hold.session, worker=lease.worker_id, level=lease.level.label, waited=lease.waited
+        )
+
+    def find(self, hold_id: str, principal: str) -> Hold:
+        """A caller's own hold. Raises UsageError."""
+        hold = self._holds.get(hold_id)
+        if hold is None or hold.principal != principal or hold.lease is None:
+            raise UsageError(f"there is no hold {hold_id!r}; it was given back, or its connection has ended")
+        return hold
+
+    def release(self, hold_id: str, principal: str) -> Hold:
+        """Give a hold back. Raises UsageError."""
+        hold = self.find(hold_id, principal)
+        hold.given_back.set()
+        return hold
+
+    async def _keep(self, hold: Hold, request: AcquireRequest) -> None:
+        self._holds[hold.id] = hold
+        try:
+            await self._hold(hold, request)
+        except PoolError as exc:
+            hold.error = exc
+        finally:
+            del self._holds[hold.id]
+            hold.lease = None
+            hold.decided.set()
+
+    async def _hold(self, hold: Hold, request: AcquireRequest) -> None:
+        profile = await self._shelf.get(request.agent, request.role)
+        async with (
+            self._conductor.occupy(hold.session, priority=request.priority, timeout=request.timeout),
+            self._pool.lease(
+                hold.session, profile, priority=request.priority, timeout=request.timeout, spawn=request.spawn
+            ) as lease,
+        ):
+            hold.lease = lease
+            self._sessions.note_transcript(hold.session)
+            hold.decided.set()
+            await hold.given_back.wait()

@@ -1,0 +1,276 @@
+"""The way in: from what a front end hands over to an accepted run. Whose it is, whether it is new, when it may run."""
+
+import math
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import trio
+
+from errors import PoolClosed, PoolError, UsageError
+from gateway.command_desk import CommandDesk
+from gateway.commands import COMMANDS, Parsed, QueueOnce, parse_command
+from gateway.conductor import Conductor
+from gateway.dedupe import Dedupe
+from gateway.holds import Hold
+from gateway.hook_runner import HookRunner
+from gateway.hooks import Drop, MessageSeen
+from gateway.ledger import Ledger
+from gateway.methods.params import AgentRequest
+from gateway.profile_shelf import ProfileShelf
+from gateway.run import Run, RunKey, RunOutcome, RunRequest
+from gateway.sessions import Sessions
+from gateway.settings import GatewaySettings, QueueMode
+from router.keys import format_session_key, parse_session_key
+from router.route import RouteDecision, route
+from router.source import MessageSource
+
+__all__ = ["Address", "Intake", "Lineage"]
+
+
+class Address(NamedTuple):
+    """Whose a message is."""
+
+    session: str
+    agent: str
+    role: str
+    text: str
+
+
+class Lineage(NamedTuple):
+    """Where a run comes from: how many delegations deep, and whether an ancestor holds a worker meanwhile."""
+
+    depth: int = 0
+    nested: bool = False
+
+
+class Intake:
+    """Accepts messages. What it refuses raises before anything is kept; what it accepts is durable when it returns."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        ledger: Ledger,
+        sessions: Sessions,
+        shelf: ProfileShelf,
+        conductor: Conductor,
+        hooks: HookRunner,
+        commands: CommandDesk,
+        data_dir: Path,
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._sessions = sessions
+        self._shelf = shelf
+        self._conductor = conductor
+        self._hooks = hooks
+        self._commands = commands
+        self._data_dir = data_dir
+        self._start_soon = start_soon
+        self._dedupe: Dedupe[RunKey] = Dedupe(settings.dedupe)
+        self.is_closed = False
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits."""
+        self._settings = settings
+        self._dedupe.reconfigure(settings.dedupe)
+
+    def route(self, source: MessageSource, text: str) -> RouteDecision:
+        """Whose a message would be, with every layer's reasons. Raises UsageError."""
+        parts = self._shelf.parts
+        return route(parts.router, parts.profiles, source, text, data_dir=self._data_dir, commands=COMMANDS)
+
+    async def accept(self, message: AgentRequest, principal: str, lineage: Lineage = Lineage()) -> Run:  # noqa: B008  # a constant
+        """The run of a message: a new one, or the one that the same key, or the same message, stands for already.
+
+        Raises UsageError, Conflict, PoolSaturated, PoolClosed.
+        """
+        if self.is_closed:
+            raise PoolClosed("the supervisor is shutting down and takes no new runs")
+        address = self._address(message)
+        text = await self._received(address, message.source)
+        if text is None:
+            return self._dropped(message, address, principal)
+        command = parse_command(text)
+        mode = message.queue
+        if isinstance(command, QueueOnce):
+            mode, text, command = message.queue or command.mode, command.text, None
+        if not text.strip() and not message.images:
+            raise UsageError("the message is empty; say something")
+        request = self._request(message, address._replace(text=text), principal, mode, lineage)
+        if command is not None:
+            return await self._command(command, request)
+        return await self._take_up(request)
+
+    async def accept_on(self, hold: Hold, message: AgentRequest, principal: str) -> Run:
+        """The run of a message on a worker that its caller holds: it waits for nobody. Raises as ``accept`` does."""
+        entry = self._sessions.get(hold.session)
+        if entry is None or hold.lease is None:
+            raise UsageError(f"the hold on session {hold.session} has ended", session=hold.session)
+        address = Address(hold.session, entry.agent, entry.role, message.text)
+        request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
+        run, is_new = self._ledger.accept(request, _body(request))
+        if is_new:
+            run.deadline = _deadline(request)
+            self._ledger.announce(run)
+            self._start_soon(self._conductor.run_on, hold.lease, run)
+        await self._ledger.settled(run)
+        return run
+
+    # --- whose it is --------------------------------------------------------------------------------------------------
+
+    def _address(self, message: AgentRequest) -> Address:
+        if (message.source is None) == (message.session is None):
+            raise UsageError("a message has either a session or a source; give one of them")
+        if message.source is not None:
+            decision = self.route(message.source, message.text)
+            self._shelf.check(decision.agent, decision.role)
+            return Address(decision.session, decision.agent, decision.role, decision.text)
+        key = parse_session_key(message.session or "")
+        session = format_session_key(key)
+        known = self._sessions.get(session)
+        default = known.agent if known else self._shelf.parts.router.default_agent
+        agent = message.agent or getattr(key, "agent", None) or default
+        role = message.role or (known.role if known and known.agent == agent else "default")
+        self._shelf.check(agent, role)
+        return Address(session, agent, role, message.text)
+
+    async def _received(self, address: Address, source: MessageSource | None) -> str | None:
+        """What the hooks make of the text; None = nothing is to be done."""
+        if not self._hooks.has("message:received"):
+            return address.text
+        seen = MessageSeen(session=address.session, text=address.text, source=source)
+        heard = await self._hooks.filter("message:received", seen)
+        return None if isinstance(heard, Drop) else heard.text
+
+    def _request(
+        self, message: AgentRequest, address: Address, principal: str, mode: QueueMode | None, lineage: Lineage
+    ) -> RunRequest:
+        timeout = self._shelf.timeout_of(address.agent) if message.timeout is None else message.timeout
+        return RunRequest(
+            principal=principal,
+            session=address.session,
+            run_id=message.run or uuid.uuid4().hex,
+            text=address.text,
+            agent=address.agent,
+            role=address.role,
+            priority=message.priority,
+            timeout=timeout,
+            retry_safe=message.retry_safe,
+            lane=message.lane,
+            mode=mode or self._mode(address.session, message.source),
+            images=message.images,
+            source=message.source,
+            spawn=message.spawn,
+            depth=lineage.depth,
+            nested=lineage.nested,
+        )
+
+    def _mode(self, session: str, source: MessageSource | None) -> QueueMode:
+        """The session's own mode, else the channel's, else the one for all."""
+        known = self._sessions.get(session)
+        if known is not None and known.queue_mode is not None:
+            return known.queue_mode
+        queue = self._settings.queue
+        return queue.channels.get(source.channel, queue.mode) if source is not None else queue.mode
+
+    # --- taking it up -------------------------------------------------------------------------------------------------
+
+    async def _take_up(self, request: RunRequest) -> Run:
+        earlier = self._earlier(request)
+        if earlier is not None:
+            return earlier
+        try:
+            run, is_new = self._ledger.accept(request, _body(request))
+            if is_new:
+                self._place(run)
+        except PoolError:
+            if request.source is not None:
+                self._dedupe.forget(request.source, request.text)
+            raise
+        await self._ledger.settled(run)
+        return run
+
+    def _earlier(self, request: RunRequest) -> Run | None:
+        """The run that the same message of a channel has started already."""
+        if request.source is None:
+            return None
+        key = self._dedupe.check(request.source, request.text, request.key, trio.current_time())
+        if key is None or key == request.key:
+            return None
+        principal, session, run_id = key
+        return self._ledger.known(principal, run_id, session)
+
+    def _place(self, run: Run) -> None:
+        """Give a new run its place, then tell of it. No step in between can be seen from outside."""
+        request = run.request
+        run.deadline = _deadline(request)
+        try:
+            self._sessions.use(request.session, request.agent, request.role, source=request.source, run=request.run_id)
+            self._conductor.submit(run)
+        except PoolError:
+            self._ledger.discard(run)
+            raise
+        self._ledger.announce(run)
+
+    async def _command(self, command: Parsed, request: RunRequest) -> Run:
+        """A slash command is carried out at once and never waits for the session; its answer is the run's outcome.
+
+        It is written down when it is done: a command that a crash cut off was never accepted.
+        """
+        run, is_new = self._ledger.accept(request, _body(request))
+        if not is_new:
+            await self._ledger.settled(run)
+            return run
+        try:
+            self._sessions.use(request.session, request.agent, request.role, source=request.source, run=request.run_id)
+            reply = await self._commands.execute(command, request)
+        except BaseException:
+            self._ledger.discard(run)
+            raise
+        self._ledger.announce(run)
+        await self._settle(run, reply)
+        return run
+
+    def _dropped(self, message: AgentRequest, address: Address, principal: str) -> Run:
+        """A hook has dropped the message: its run ends before it begins, and says nothing."""
+        request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
+        run = Run("", request, self._ledger.now())
+        run.settle(_said(run, "", self._ledger.now(), silent=True))
+        return run
+
+    async def _settle(self, run: Run, reply: str) -> None:
+        outcome = _said(run, reply, self._ledger.now())
+        await self._ledger.release([(run, outcome)], self._ledger.end(run, outcome))
+
+
+def _body(request: RunRequest) -> dict[str, object]:
+    """What tells a repeated request from another one under the same key."""
+    return {
+        "text": request.text,
+        "agent": request.agent,
+        "role": request.role,
+        "lane": request.lane,
+        "images": [msgspec.to_builtins(image) for image in request.images],
+    }
+
+
+def _deadline(request: RunRequest) -> float:
+    """On the event loop's clock."""
+    return trio.current_time() + request.timeout if request.timeout else math.inf
+
+
+def _said(run: Run, text: str, now: float, *, silent: bool = False) -> RunOutcome:
+    return RunOutcome(
+        run_id=run.request.run_id,
+        session=run.request.session,
+        status="ok",
+        text=text,
+        accepted_at=run.accepted_at,
+        ended_at=now,
+        silent=silent,
+    )

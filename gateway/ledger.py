@@ -1,0 +1,202 @@
+"""The ledger of runs: each step of a run is made durable, told as an event, and only then acted upon."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import PoolError, UsageError
+from gateway.events import EventBus
+from gateway.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
+from gateway.run_table import Accepted, KnownRun, RunKey, RunTable, hash_body
+from gateway.settings import GatewaySettings
+from store import Store
+from store.records import RunRow
+from wire.envelope import Channel
+
+__all__ = ["Ledger"]
+
+_requests = msgspec.json.Decoder(RunRequest)
+_outcomes = msgspec.json.Decoder(RunOutcome)
+_encode = msgspec.json.Encoder().encode
+
+
+class Ledger:
+    """Every run known, live ones as ``Run`` for those who follow them. Wall times come from ``clock``."""
+
+    def __init__(
+        self, settings: GatewaySettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._table = RunTable(settings)
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._live: dict[RunKey, Run] = {}
+        self._names = 0
+
+    @property
+    def live(self) -> int:
+        """Runs that have no outcome yet."""
+        return len(self._live)
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits."""
+        self._table.reconfigure(settings)
+
+    # --- acceptance -------------------------------------------------------------------------------------------------
+
+    def accept(self, request: RunRequest, body: dict[str, Any]) -> tuple[Run, bool]:
+        """The run of a request, and whether it is new; a repeated key gives the run it stands for, live or ended.
+
+        ``body`` is what tells a repeated request from another one under the same key. Raises Conflict, PoolSaturated.
+        """
+        self._expire()
+        known = self._table.accept(
+            *request.key,
+            hash_body(body),
+            trio.current_time(),
+            wall_now=self._clock(),
+            request=_encode(request),
+        )
+        if isinstance(known, Accepted):
+            self._store.delete_runs(known.evicted)
+            return self._follow(known.run, request), True
+        return self._run_of(known.run), False
+
+    def announce(self, run: Run) -> None:
+        """Tell of a new run that has its place in a lane; see ``settled``."""
+        self._store.put_run(self._known(run).row())
+        request = run.request
+        run.accepted_seq = self._publish(
+            run, "run:accepted", {"lane": request.lane, "priority": request.priority, "mode": request.mode}
+        )
+
+    def discard(self, run: Run) -> None:
+        """Forget a run that found no place; its key is free again."""
+        self._table.discard(self._known(run))
+        del self._live[run.request.key]
+
+    async def settled(self, run: Run) -> None:
+        """Wait until the acceptance is durable: only then may the caller be told."""
+        await self._bus.settled(run.accepted_seq)
+
+    # --- a run's life ---------------------------------------------------------------------------------------------
+
+    async def start(self, runs: Iterable[Run], *, worker: str, turn: str, leader: Run) -> None:
+        """Make durable that these runs may reach a worker from now on; they are never started again."""
+        seq = 0
+        for run in runs:
+            if run.started_at is not None:
+                continue  # steered in vain before, or a worker that never saw it
+            known = self._known(run)
+            self._table.start(known, wall_now=self._clock())
+            run.started_at = known.started_at
+            self._store.put_run(known.row())
+            seq = self._publish(run, "run:start", {"worker": worker, "turn": turn, "leader": leader.request.run_id})
+        if seq:
+            await self._bus.settled(seq)
+
+    def end(self, run: Run, outcome: RunOutcome) -> int:
+        """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
+        known = self._known(run)
+        self._table.end(known, _encode(outcome), trio.current_time(), wall_now=self._clock())
+        self._store.put_run(known.row())
+        return self._publish(run, "done", _done(outcome))
+
+    async def release(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
+        """Once the ``done`` events up to ``seq`` are durable, wake who waits for the outcomes."""
+        await self._bus.settled(seq)
+        for run, outcome in ended:
+            del self._live[run.request.key]
+            run.settle(outcome)
+
+    def fail(self, run: Run, error: PoolError) -> tuple[RunOutcome, int]:
+        """End a run that never had a turn."""
+        outcome = outcome_of_error(run, error, ended_at=self._clock())
+        return outcome, self.end(run, outcome)
+
+    def now(self) -> float:
+        """Wall time in Unix seconds."""
+        return self._clock()
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def find(self, principal: str, run_id: str, session: str | None = None) -> Run:
+        """The principal's run of that id. Raises UsageError: unknown, forgotten, or of several sessions."""
+        self._expire()
+        known = self._table.find(principal, run_id, session)
+        if known is None or (not known.is_live and known.outcome is None):
+            raise UsageError(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
+        return self._run_of(known)
+
+    def known(self, principal: str, run_id: str, session: str) -> Run | None:
+        """The same without an error, for one session's run."""
+        known = self._table.find(principal, run_id, session)
+        return None if known is None or (not known.is_live and known.outcome is None) else self._run_of(known)
+
+    # --- recovery -------------------------------------------------------------------------------------------------
+
+    def recover(self, rows: list[RunRow]) -> tuple[list[Run], int]:
+        """Take over what an earlier life left: the runs to be run, in the order of their acceptance.
+
+        Those that may have reached a worker are ended as interrupted, and told so; returns how many too.
+        """
+        recovered = self._table.load(rows, wall_now=self._clock(), now=trio.current_time())
+        self._store.delete_runs(recovered.dropped)
+        for known in recovered.interrupted:
+            run = self._follow(known, _requests.decode(known.request))
+            run.started_at = known.started_at
+            outcome, _seq = self.fail(run, interrupted(run.request))
+            del self._live[run.request.key]
+            run.settle(outcome)
+        runs = [self._follow(known, _requests.decode(known.request)) for known in recovered.to_run]
+        for run in runs:
+            run.accepted_seq = self._bus.head
+        return runs, len(recovered.interrupted)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _publish(self, run: Run, type_: str, data: dict[str, Any]) -> int:
+        request = run.request
+        return self._bus.publish(request.session, Channel.PROGRESS, type_, data, run_id=request.run_id, durable=True)
+
+    def _follow(self, known: KnownRun, request: RunRequest) -> Run:
+        self._names += 1
+        run = self._live[known.key] = Run(f"r{self._names}", request, known.accepted_at)
+        return run
+
+    def _run_of(self, known: KnownRun) -> Run:
+        """The live run itself, or a record of an ended one."""
+        run = self._live.get(known.key)
+        if run is not None:
+            return run
+        principal, session, run_id = known.key
+        run = Run("", RunRequest(principal=principal, session=session, run_id=run_id, text=""), known.accepted_at)
+        run.started_at = known.started_at
+        if known.outcome is not None:
+            run.settle(_outcomes.decode(known.outcome))
+        return run
+
+    def _known(self, run: Run) -> KnownRun:
+        known = self._table.get(run.request.key)
+        assert known is not None, run.request.key  # noqa: S101 - a live run is never forgotten
+        return known
+
+    def _expire(self) -> None:
+        self._store.delete_runs(self._table.expire(trio.current_time()))
+
+
+def _done(outcome: RunOutcome) -> dict[str, Any]:
+    """The data of the ``done`` event: how it ended, and the whole text, so that the event alone tells the outcome."""
+    facts = {
+        "reason": outcome.reason,
+        "text": outcome.text,
+        "error": outcome.error,
+        "usage": outcome.usage,
+        "worker": outcome.worker,
+        "media": outcome.media or None,
+        "silent": outcome.silent or None,
+    }
+    return {name: value for name, value in facts.items() if value is not None}

@@ -1,0 +1,105 @@
+"""Methods about the pool as a whole and its workers: look, explain, pause, drain, stop."""
+
+from typing import Any
+
+import msgspec
+
+from gateway.caller import Caller
+from gateway.methods.params import DrainRequest, ExplainRequest, NoParams, WorkerRequest
+from gateway.methods.ports import SupervisorPort
+from gateway.service import Gateway
+from pool import stimuli
+from pool.snapshot import SessionFigures
+from router.keys import check_session_key
+
+__all__ = ["OperatorMethods"]
+
+
+class OperatorMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
+
+    def __init__(self, gateway: Gateway, supervisor: SupervisorPort) -> None:
+        self._gateway = gateway
+        self._pool = gateway.pool
+        self._supervisor = supervisor
+
+    async def ping(self, _params: NoParams, _caller: Caller) -> Any:
+        """Answer."""
+        return {}
+
+    async def status(self, _params: NoParams, _caller: Caller) -> Any:
+        """Everything at one moment: the pool, its workers and waiters, sessions, runs, events, the store."""
+        statistics = self._pool.statistics()
+        document = msgspec.to_builtins(statistics)
+        lanes = self._gateway.conductor.lanes
+        return {
+            **document,
+            "sessions": [self._with_queued(session) for session in statistics.sessions],
+            "gateway": {
+                "runs": self._gateway.ledger.live,
+                "sessions": len(self._gateway.sessions),
+                "lanes": lanes.snapshot(),
+                "permissions": self._gateway.permissions.snapshot(),
+                "events": self._gateway.bus.statistics(),
+                "store": self._gateway.store.statistics(),
+            },
+            "supervisor": self._supervisor.facts(),
+        }
+
+    def _with_queued(self, session: SessionFigures) -> SessionFigures:
+        """The pool's session, with the runs that wait behind another of the same session counted as waiting."""
+        queued = self._gateway.conductor.lanes.depth(session.key)
+        return msgspec.structs.replace(session, waiting=session.waiting + queued)
+
+    async def workers(self, _params: NoParams, _caller: Caller) -> Any:
+        """The worker processes."""
+        return self._pool.statistics().workers
+
+    async def waiting(self, _params: NoParams, _caller: Caller) -> Any:
+        """Who waits for a worker, and why."""
+        return self._pool.statistics().waiting
+
+    async def stop_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
+        """End a worker now."""
+        self._pool.tell(stimuli.StopWorker(params.worker))
+        return {"worker": params.worker, "stopping": True}
+
+    async def recycle_worker(self, params: WorkerRequest, _caller: Caller) -> Any:
+        """Replace a worker at its next turn boundary."""
+        self._pool.tell(stimuli.RecycleWorker(params.worker))
+        return {"worker": params.worker, "recycling": True}
+
+    async def explain(self, params: ExplainRequest, _caller: Caller) -> Any:
+        """How well every worker fits a session or an agent, and what rules it out."""
+        session = None if params.session is None else check_session_key(params.session)
+        profile = await self._gateway.profile_of(session) if session is not None else None
+        if profile is None or params.agent is not None or params.role is not None:
+            profile = await self._gateway.shelf.get(params.agent or "main", params.role or "default")
+        return {
+            "session": session,
+            "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},
+            "workers": self._pool.explain(session, profile),
+        }
+
+    async def pause(self, _params: NoParams, _caller: Caller) -> Any:
+        """Grant no more workers."""
+        self._pool.tell(stimuli.Pause())
+        return {"paused": True}
+
+    async def resume(self, _params: NoParams, _caller: Caller) -> Any:
+        """Undo ``pause`` or ``drain``."""
+        self._pool.tell(stimuli.Resume())
+        return {"paused": False}
+
+    async def drain(self, params: DrainRequest, _caller: Caller) -> Any:
+        """Take nothing new, let turns end, stop all workers."""
+        return {"drained": await self._pool.drain(params.timeout)}
+
+    async def reload(self, _params: NoParams, _caller: Caller) -> Any:
+        """Read the settings file again; the last good settings stay where it is refused."""
+        return await self._supervisor.reload()
+
+    async def shutdown(self, _params: NoParams, _caller: Caller) -> Any:
+        """Stop the supervisor."""
+        self._gateway.shut_down()
+        return {"stopping": True}

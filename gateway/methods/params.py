@@ -1,0 +1,222 @@
+"""Parameters of the methods: typed, bounded, unknown fields refused with a clear error."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from errors import UsageError
+from gateway.settings import QueueMode
+from router.source import MessageSource
+from wire.envelope import Channel
+from wire.framing import DECODE_ERRORS
+from wire.messages import ImageContent
+
+__all__ = [
+    "AbortRequest",
+    "AcquireRequest",
+    "AgentRequest",
+    "DecideRequest",
+    "DelegateRequest",
+    "DrainRequest",
+    "ExplainRequest",
+    "HistoryRequest",
+    "NoParams",
+    "ProcessRequest",
+    "PromptRequest",
+    "ReleaseRequest",
+    "RouteRequest",
+    "SessionRequest",
+    "SteerRequest",
+    "SubscribeRequest",
+    "UiRespondRequest",
+    "UnsubscribeRequest",
+    "WaitRequest",
+    "WorkerRequest",
+    "decode_params",
+]
+
+P = TypeVar("P")
+
+Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
+"""Far more than any policy needs; a number without bounds could not be ordered by the waiting list."""
+Timeout = Annotated[float, msgspec.Meta(ge=0)]
+"""Seconds."""
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+"""What a caller names something of its own by: a run's idempotency key, a hold, a subscription."""
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+SessionKey = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A method without parameters."""
+
+
+class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``agent``: accept a run. Either ``session`` (with ``agent``, ``role``), or ``source``, which decides all three.
+
+    ``run`` is the idempotency key and becomes the run's id; made when absent. ``queue``: what to do when the session is
+    busy, before what session, channel and settings say. ``spawn`` false takes only a worker that is there already.
+    """
+
+    text: str
+    session: SessionKey | None = None
+    source: MessageSource | None = None
+    agent: Name | None = None
+    role: Name | None = None
+    run: Key | None = None
+    priority: Priority = 5
+    timeout: Timeout | None = None
+    retry_safe: bool = False
+    lane: Name = "main"
+    queue: QueueMode | None = None
+    images: Annotated[list[ImageContent], msgspec.Meta(max_length=32)] = []
+    spawn: bool = True
+
+
+class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``prompt``: accept a run and follow it to its end. ``hold``: on the worker that this connection holds."""
+
+    hold: Key | None = None
+
+
+class WaitRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``agent.wait``: the outcome of a run, within ``timeout_ms``; 0 = only look. Ends the wait, never the run."""
+
+    run_id: Key
+    session: SessionKey | None = None
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 30_000
+
+
+class AbortRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``abort``: end the run of that id; without one the session's running turn. ``clear``: and all that waits."""
+
+    session: SessionKey
+    run: Key | None = None
+    clear: bool = False
+
+
+class SteerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``steer``: put a text into the session's running turn now; an error where there is none to take it."""
+
+    session: SessionKey
+    text: str
+    run: Key | None = None
+
+
+class AcquireRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``acquire``: hold a session's worker until ``release`` or the end of the connection."""
+
+    session: SessionKey
+    agent: Name = "main"
+    role: Name = "default"
+    priority: Priority = 5
+    timeout: Timeout | None = None
+    spawn: bool = True
+
+
+class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``release``: give a hold back."""
+
+    hold: Key
+
+
+class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``subscribe``: events from now on, or after the bookmark ``since``; empty lists let everything through."""
+
+    session: SessionKey = "*"
+    channels: Annotated[list[Channel], msgspec.Meta(max_length=3)] = []
+    kinds: Annotated[list[Name], msgspec.Meta(max_length=64)] = []
+    since: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``unsubscribe``: end a subscription of this connection."""
+
+    subscription: Key
+
+
+class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``decide``: let a tool call that awaits approval run, or not; ``note`` reaches the model."""
+
+    call_id: Key
+    decision: Literal["allow", "deny"]
+    note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
+    session: SessionKey | None = None
+
+
+class UiRespondRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``ui.respond``: answer an extension's dialog with exactly one of the three."""
+
+    session: SessionKey
+    id: Key
+    value: str | None = None
+    confirmed: bool | None = None
+    cancelled: bool | None = None
+
+
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A method about one session."""
+
+    session: SessionKey
+
+
+class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.history``: the latest messages of the conversation."""
+
+    session: SessionKey
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A method about one worker."""
+
+    worker: Name
+
+
+class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``explain``: for a session, or for what an agent in a role would need."""
+
+    session: SessionKey | None = None
+    agent: Name | None = None
+    role: Name | None = None
+
+
+class RouteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``route``: whose a message would be, with every layer's reasons; nothing is started."""
+
+    source: MessageSource
+    text: str = ""
+
+
+class ProcessRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``process``: a session's background processes. ``params`` are the worker's own for the action."""
+
+    session: SessionKey
+    action: Literal["list", "poll", "log", "kill"]
+    params: dict[str, Any] = {}
+
+
+class DelegateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``delegate``: another agent does a task for a session; ``sync`` answers with the outcome, ``async`` at once."""
+
+    session: SessionKey
+    agent: Name
+    task: str
+    role: Name | None = None
+    mode: Literal["sync", "async"] = "sync"
+    timeout: Timeout | None = None
+
+
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``drain``: ``timeout`` in seconds, default ``drain_timeout`` of the settings."""
+
+    timeout: Timeout | None = None
+
+
+def decode_params(kind: type[P], method: str, params: msgspec.Raw) -> P:
+    """Decode a method's parameters; absent ones (``null``) are an empty object. Raises UsageError."""
+    raw = bytes(params)
+    try:
+        return msgspec.json.decode(b"{}" if raw in (b"", b"null") else raw, type=kind)
+    except DECODE_ERRORS as exc:
+        raise UsageError(f"bad parameters for {method}: {exc}") from exc

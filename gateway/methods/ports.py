@@ -1,0 +1,17 @@
+"""What handlers ask of the process they run in."""
+
+from typing import Any, Protocol
+
+__all__ = ["SupervisorPort"]
+
+
+class SupervisorPort(Protocol):
+    """The supervisor, as its own handlers see it."""
+
+    def facts(self) -> dict[str, Any]:
+        """pid, uptime in seconds, version, paths."""
+        ...
+
+    async def reload(self) -> dict[str, Any]:
+        """Read the settings file again: what holds from now on, what waits for a restart. Raises SettingsError."""
+        ...

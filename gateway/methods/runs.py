@@ -1,0 +1,159 @@
+"""Methods about runs: accept, follow, wait, steer, abort, hold a worker, decide, answer dialogs, delegate."""
+
+from typing import Any
+
+import trio
+
+from errors import SubscriberBehind, UsageError
+from gateway.caller import Caller
+from gateway.events import EventCursor
+from gateway.methods.frames import events_frame
+from gateway.methods.params import (
+    AbortRequest,
+    AcquireRequest,
+    AgentRequest,
+    DecideRequest,
+    DelegateRequest,
+    ProcessRequest,
+    PromptRequest,
+    ReleaseRequest,
+    RouteRequest,
+    SteerRequest,
+    UiRespondRequest,
+    WaitRequest,
+)
+from gateway.run import Run, RunOutcome
+from gateway.service import Gateway
+from gateway.settings import QueueMode
+from router.keys import check_session_key
+from router.route import RouteDecision
+
+__all__ = ["RunMethods"]
+
+
+class RunMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def agent(self, params: AgentRequest, caller: Caller) -> Any:
+        """Accept a run and answer at once."""
+        return _accepted(await self._gateway.intake.accept(params, caller.principal))
+
+    async def wait(self, params: WaitRequest, caller: Caller) -> Any:
+        """The outcome of a run; ``status: timeout`` when it has none within the time."""
+        session = None if params.session is None else check_session_key(params.session)
+        run = self._gateway.ledger.find(caller.principal, params.run_id, session)
+        with trio.move_on_after(params.timeout_ms / 1000):
+            return await run.wait()
+        if run.outcome is not None:
+            return run.outcome
+        return {
+            "run_id": run.request.run_id,
+            "session": run.request.session,
+            "status": "timeout",
+            "accepted_at": run.accepted_at,
+            "started_at": run.started_at,
+        }
+
+    async def prompt(self, params: PromptRequest, caller: Caller) -> RunOutcome:
+        """Accept a run and follow it: its events are pushed, its outcome is the answer, its error the request's."""
+        run = await self._begin(params, caller)
+        if run.is_live or run.accepted_seq:
+            await self._follow(run, caller)
+        return await run.wait()
+
+    async def steer(self, params: SteerRequest, caller: Caller) -> Any:
+        """Put a text into the running turn now."""
+        session = check_session_key(params.session)
+        if not self._gateway.conductor.is_steerable(session):
+            raise UsageError(f"no turn of session {session} takes messages now; send it as a run", session=session)
+        message = AgentRequest(text=params.text, session=session, run=params.run, queue=QueueMode.STEER)
+        return _accepted(await self._gateway.intake.accept(message, caller.principal))
+
+    async def abort(self, params: AbortRequest, caller: Caller) -> Any:
+        """End a run, or a session's running turn; ``clear`` refuses what waits there too."""
+        session = check_session_key(params.session)
+        conductor = self._gateway.conductor
+        if params.clear:
+            conductor.clear(session)
+        if params.run is None:
+            aborted = conductor.abort_session(session)
+        else:
+            run = self._gateway.ledger.known(caller.principal, params.run, session)
+            aborted = run is not None and conductor.abort(run)
+        return {"session": session, "aborted": aborted}
+
+    async def acquire(self, params: AcquireRequest, caller: Caller) -> Any:
+        """Hold a session's worker until ``release``, or until the connection ends."""
+        return await self._gateway.holds.acquire(params, caller)
+
+    async def release(self, params: ReleaseRequest, caller: Caller) -> Any:
+        """Give a hold back."""
+        hold = self._gateway.holds.release(params.hold, caller.principal)
+        return {"hold": hold.id, "session": hold.session}
+
+    async def decide(self, params: DecideRequest, caller: Caller) -> Any:
+        """Decide about a tool call that awaits approval."""
+        session = None if params.session is None else check_session_key(params.session)
+        session = self._gateway.permissions.session_of(params.call_id, session)
+        facts = {"call_id": params.call_id, "decision": params.decision, "note": params.note}
+        await self._gateway.ask_worker(session, "decide", {key: value for key, value in facts.items() if value})
+        return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.principal}
+
+    async def ui_respond(self, params: UiRespondRequest, _caller: Caller) -> Any:
+        """Answer an extension's dialog."""
+        answers = {"value": params.value, "confirmed": params.confirmed, "cancelled": params.cancelled}
+        given = {name: value for name, value in answers.items() if value is not None}
+        if len(given) != 1:
+            raise UsageError("a dialog is answered with exactly one of value, confirmed and cancelled")
+        session = check_session_key(params.session)
+        return await self._gateway.ask_worker(session, "ui_respond", {"id": params.id, **given})
+
+    async def process(self, params: ProcessRequest, _caller: Caller) -> Any:
+        """Look at, or end, a session's background processes."""
+        session = check_session_key(params.session)
+        return await self._gateway.ask_worker(session, "process", {**params.params, "action": params.action})
+
+    async def delegate(self, params: DelegateRequest, caller: Caller) -> Any:
+        """Have another agent do a task."""
+        run = await self._gateway.delegation.delegate(params, caller.principal)
+        return await run.wait() if params.mode == "sync" else _accepted(run)
+
+    async def route(self, params: RouteRequest, _caller: Caller) -> RouteDecision:
+        """Whose a message would be."""
+        return self._gateway.intake.route(params.source, params.text)
+
+    # --- following a run ----------------------------------------------------------------------------------------------
+
+    async def _begin(self, params: PromptRequest, caller: Caller) -> Run:
+        if params.hold is None:
+            return await self._gateway.intake.accept(params, caller.principal)
+        hold = self._gateway.holds.find(params.hold, caller.principal)
+        return await self._gateway.intake.accept_on(hold, params, caller.principal)
+
+    async def _follow(self, run: Run, caller: Caller) -> None:
+        """Push the run's events up to its ``done``; a reader that is too slow goes on from the store."""
+        cursor = self._open(run, run.accepted_seq - 1)
+        while True:
+            try:
+                events = await cursor.take()
+            except SubscriberBehind:
+                cursor = self._open(run, cursor.position)
+                continue
+            await caller.push_encoded("events", events_frame("request", caller.request_id, events.body))
+            if "done" in events.has:
+                return
+
+    def _open(self, run: Run, since: int) -> EventCursor:
+        return self._gateway.bus.open_cursor(session=run.request.session, run_id=run.request.run_id, since=since)
+
+
+def _accepted(run: Run) -> dict[str, Any]:
+    return {
+        "run_id": run.request.run_id,
+        "session": run.request.session,
+        "status": "accepted",
+        "accepted_at": run.accepted_at,
+    }

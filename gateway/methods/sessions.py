@@ -1,0 +1,41 @@
+"""Methods about sessions: list, look, begin anew, delete, read what was said."""
+
+from typing import Any
+
+from gateway.caller import Caller
+from gateway.methods.params import HistoryRequest, NoParams, SessionRequest
+from gateway.service import Gateway
+from gateway.session_desk import SessionView
+from router.keys import check_session_key
+
+__all__ = ["SessionMethods"]
+
+
+class SessionMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._desk = gateway.session_desk
+
+    async def list(self, _params: NoParams, _caller: Caller) -> list[SessionView]:
+        """Every session, the one used last first."""
+        return self._desk.views()
+
+    async def get(self, params: SessionRequest, _caller: Caller) -> SessionView:
+        """One session."""
+        return self._desk.view(params.session)
+
+    async def reset(self, params: SessionRequest, _caller: Caller) -> Any:
+        """Begin a new conversation; the transcript of the old one stays."""
+        session = check_session_key(params.session)
+        self._desk.view(session)
+        await self._desk.reset(session)
+        return {"session": session, "reset": True}
+
+    async def delete(self, params: SessionRequest, _caller: Caller) -> Any:
+        """Forget a session with its conversation."""
+        return {"session": params.session, "deleted": True, "removed": await self._desk.delete(params.session)}
+
+    async def history(self, params: HistoryRequest, _caller: Caller) -> Any:
+        """The latest messages, oldest first."""
+        return {"session": params.session, "messages": await self._desk.history(params.session, params.limit)}

@@ -1,0 +1,94 @@
+"""``subscribe`` and ``unsubscribe``: a stream of events for one connection, from a bookmark on."""
+
+import uuid
+from typing import Any
+
+import trio
+
+from errors import SubscriberBehind, UsageError
+from gateway.caller import Caller
+from gateway.events import EventBus, EventCursor
+from gateway.methods.frames import events_frame
+from gateway.methods.params import SubscribeRequest, UnsubscribeRequest
+from router.keys import check_session_key
+from wire.envelope import Channel
+
+__all__ = ["SubscriptionMethods"]
+
+_FRAME_BYTES = 256 * 1024
+
+
+class _Subscription:
+    """One subscription and the scope of the task that serves it."""
+
+    def __init__(self, caller: Caller, cursor: EventCursor, channels: frozenset[Channel]) -> None:
+        self.id = uuid.uuid4().hex[:12]
+        self.principal = caller.principal
+        self.cursor = cursor
+        self.channels = channels
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+
+
+class SubscriptionMethods:
+    """All subscriptions of all connections; each ends with its own."""
+
+    def __init__(self, bus: EventBus) -> None:
+        self._bus = bus
+        self._open: dict[str, _Subscription] = {}
+
+    @property
+    def count(self) -> int:
+        """Subscriptions that are served now."""
+        return len(self._open)
+
+    @property
+    def attended(self) -> bool:
+        """Whether somebody hears of questions to a person."""
+        return any(Channel.CONTROL in subscription.channels for subscription in self._open.values())
+
+    async def subscribe(self, params: SubscribeRequest, caller: Caller) -> Any:
+        """Answer with the subscription; its events follow, each exactly once and in order."""
+        channels = frozenset(params.channels or Channel)
+        cursor = self._bus.open_cursor(
+            session=None if params.session == "*" else check_session_key(params.session),
+            channels=channels if params.channels else None,
+            kinds=frozenset(params.kinds) if params.kinds else None,
+            since=params.since,
+        )
+        subscription = _Subscription(caller, cursor, channels)
+        self._open[subscription.id] = subscription
+        caller.start(lambda: self._serve(subscription, caller))
+        return {"subscription": subscription.id, "head": self._bus.head, "complete": cursor.complete}
+
+    async def unsubscribe(self, params: UnsubscribeRequest, caller: Caller) -> Any:
+        """End a subscription; answers with the bookmark to resume at."""
+        subscription = self._open.get(params.subscription)
+        if subscription is None or subscription.principal != caller.principal:
+            raise UsageError(f"there is no subscription {params.subscription!r}")
+        subscription.scope.cancel()
+        await subscription.ended.wait()
+        return {"subscription": subscription.id, "bookmark": subscription.cursor.position}
+
+    async def _serve(self, subscription: _Subscription, caller: Caller) -> None:
+        reason = "closing"
+        try:
+            with subscription.scope:
+                reason = await self._push_all(subscription, caller)
+            if subscription.scope.cancelled_caught:
+                reason = "unsubscribed"
+            await caller.push(
+                "subscription_ended",
+                {"subscription": subscription.id, "bookmark": subscription.cursor.position, "reason": reason},
+            )
+        finally:
+            del self._open[subscription.id]
+            subscription.ended.set()
+
+    async def _push_all(self, subscription: _Subscription, caller: Caller) -> str:
+        while True:
+            try:
+                events = await subscription.cursor.take(_FRAME_BYTES)
+            except SubscriberBehind:
+                return "behind"
+            await caller.push_encoded("events", events_frame("subscription", subscription.id, events.body))

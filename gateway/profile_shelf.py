@@ -1,0 +1,77 @@
+"""Profiles by agent and role, built once: where the agent works, what the gateway adds to its system prompt."""
+
+from pathlib import Path
+
+import msgspec
+
+from gateway.hook_runner import HookRunner
+from gateway.hooks import AgentBootstrap
+from gateway.prompts import GatewayPrompts, GatewayPromptSettings, build_gateway_prompt
+from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft
+from router.settings import RouterSettings
+from router.workspaces import make_workspace
+
+__all__ = ["AgentParts", "ProfileShelf"]
+
+
+class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides how an agent is started: the parts of the settings that are not the gateway's own."""
+
+    profiles: ProfilesSettings
+    router: RouterSettings
+    prompts: GatewayPrompts
+
+
+class ProfileShelf:
+    """Builds a profile when it is first wanted; new settings empty the shelf."""
+
+    def __init__(self, parts: AgentParts, hooks: HookRunner, *, data_dir: Path) -> None:
+        self._parts = parts
+        self._hooks = hooks
+        self._data_dir = data_dir
+        self._shelf: dict[tuple[str, str], CapabilityProfile] = {}
+
+    @property
+    def parts(self) -> AgentParts:
+        """The settings it builds from."""
+        return self._parts
+
+    def reconfigure(self, parts: AgentParts) -> None:
+        """Other settings: every profile is built anew."""
+        self._parts = parts
+        self._shelf.clear()
+
+    def check(self, agent: str, role: str) -> None:
+        """Raise UsageError for an unknown agent or role."""
+        if (agent, role) not in self._shelf:
+            build_profile(self._parts.profiles, agent, role, "/")
+
+    def timeout_of(self, agent: str) -> float:
+        """Seconds that a run of this agent may take; 0 = no limit."""
+        return float(self._parts.profiles.timeout_of(agent) or 0)  # msgspec encodes no subclass of float
+
+    async def get(
+        self, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
+    ) -> CapabilityProfile:
+        """The profile, with a session's own model (``provider/model`` or ``model``) and thinking level.
+
+        Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
+        """
+        profile = self._shelf.get((agent, role))
+        if profile is None:
+            profile = self._shelf[agent, role] = await self._build(agent, role)
+        if model is None and thinking is None:
+            return profile
+        provider, slash, name = (model or "").partition("/")
+        return with_soft(
+            profile, provider=provider if slash else None, model=name if slash else model, thinking=thinking
+        )
+
+    async def _build(self, agent: str, role: str) -> CapabilityProfile:
+        parts = self._parts
+        cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir)
+        conventions = build_gateway_prompt(GatewayPromptSettings(overrides=parts.prompts))
+        context = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))
+        texts = [conventions, *context]
+        prompt = "\n\n".join(text for text in texts if text)
+        return build_profile(parts.profiles, agent, role, cwd, gateway_prompt=prompt or None)

@@ -1,0 +1,169 @@
+"""A run: one accepted message of one session, from its acceptance to its outcome."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import PoolError, RunInterrupted, error_from_wire
+from gateway.media import Media
+from gateway.settings import QueueMode
+from router.source import MessageSource
+from wire.messages import ErrorBody, ImageContent, TokenUsage
+
+__all__ = ["DoneReason", "Run", "RunKey", "RunOutcome", "RunRequest", "interrupted", "outcome_of_error"]
+
+RunKey = tuple[str, str, str]
+"""Principal, session, run id: what identifies a run. The run id alone is its caller's choice."""
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a front end wants, as it is kept in the store until the run has ended.
+
+    ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
+    caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
+    worker. ``spawn`` False takes only a worker that is there already.
+    """
+
+    principal: str
+    session: str
+    run_id: str
+    text: str
+    agent: str = "main"
+    role: str = "default"
+    priority: int = 5
+    timeout: float | None = None
+    retry_safe: bool = False
+    lane: str = "main"
+    mode: QueueMode = QueueMode.STEER
+    images: list[ImageContent] = []
+    source: MessageSource | None = None
+    nested: bool = False
+    spawn: bool = True
+    depth: int = 0
+
+    @property
+    def key(self) -> RunKey:
+        """What identifies the run."""
+        return (self.principal, self.session, self.run_id)
+
+
+class DoneReason(StrEnum):
+    """Why a run is over, as the ``done`` event says it."""
+
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+
+
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run ended. Times are Unix times in seconds; ``waited``: seconds until a worker was granted.
+
+    ``level``: how the worker matched. ``media``: files the agent handed over beside its text. ``silent``: the agent
+    chose to say nothing, and nothing is to be shown.
+    """
+
+    run_id: str
+    session: str
+    status: str
+    text: str = ""
+    stop_reason: str = "stop"
+    reason: DoneReason = DoneReason.COMPLETED
+    error: ErrorBody | None = None
+    accepted_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float = 0.0
+    worker: str | None = None
+    level: str | None = None
+    waited: float | None = None
+    usage: TokenUsage | None = None
+    media: list[Media] = []
+    silent: bool = False
+
+    def raise_error(self) -> None:
+        """Raise what the run failed with, as the class of PoolError it was; nothing where it did not fail."""
+        if self.error is not None:
+            raise error_from_wire(self.error.code, self.error.message, self.error.data)
+
+
+class Run:
+    """One run while it lives. Its table and the store know how far it has come; this is where its followers wait.
+
+    Attributes:
+        name: what the lanes call it, unique among all runs of this supervisor.
+        accepted_seq: the seq of its ``run:accepted`` event; everything that concerns it comes later.
+    """
+
+    def __init__(self, name: str, request: RunRequest, accepted_at: float) -> None:
+        self.name = name
+        self.request = request
+        self.accepted_at = accepted_at
+        self.accepted_seq = 0
+        self.started_at: float | None = None
+        self.deadline = float("inf")
+        """On the event loop's clock."""
+        self.outcome: RunOutcome | None = None
+        self._ended = trio.Event()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has no outcome yet."""
+        return self.outcome is None
+
+    def settle(self, outcome: RunOutcome) -> None:
+        """Keep the outcome and wake who waits for it; the first one counts."""
+        if self.outcome is None:
+            self.outcome = outcome
+            self._ended.set()
+
+    async def wait(self) -> RunOutcome:
+        """Wait for the outcome."""
+        await self._ended.wait()
+        assert self.outcome is not None  # noqa: S101 - set together with the event
+        return self.outcome
+
+
+def outcome_of_error(run: Run, error: PoolError, *, ended_at: float, **facts: Any) -> RunOutcome:
+    """The outcome of a run that failed with ``error``."""
+    reason = {"aborted": DoneReason.INTERRUPTED, "interrupted": DoneReason.INTERRUPTED}.get(error.code)
+    if error.code in ("request_timeout", "acquire_timeout"):
+        reason = DoneReason.TIMEOUT
+    return RunOutcome(
+        run_id=run.request.run_id,
+        session=run.request.session,
+        status="error",
+        stop_reason={DoneReason.INTERRUPTED: "aborted", DoneReason.TIMEOUT: "timeout"}.get(
+            reason or DoneReason.ERROR, "error"
+        ),
+        reason=reason or DoneReason.ERROR,
+        error=ErrorBody(error.code, error.message, encodable(error.details)),
+        accepted_at=run.accepted_at,
+        started_at=run.started_at,
+        ended_at=ended_at,
+        **facts,
+    )
+
+
+def interrupted(request: RunRequest) -> RunInterrupted:
+    """What becomes of a run that was in its turn when the supervisor ended."""
+    return RunInterrupted(
+        f"the supervisor ended while run {request.run_id} of session {request.session} was in its turn; what it did "
+        "until then is in the conversation",
+        session=request.session,
+    )
+
+
+def encodable(details: dict[str, Any]) -> dict[str, Any]:
+    """The details that JSON can hold."""
+    kept = {}
+    for key, value in details.items():
+        try:
+            msgspec.json.encode(value)
+        except (TypeError, ValueError):
+            continue
+        kept[key] = value
+    return kept

@@ -1,0 +1,207 @@
+"""What is done to sessions: begin anew, delete, stop, compact, look at them and at what was said in them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from errors import PoolError, UsageError
+from gateway.conductor import Conductor
+from gateway.events import EventBus
+from gateway.history import read_history
+from gateway.hook_runner import HookRunner
+from gateway.hooks import CommandGiven, HookName, SessionLife
+from gateway.permissions import Permissions
+from gateway.profile_shelf import ProfileShelf
+from gateway.session_book import SessionEntry
+from gateway.sessions import Sessions
+from pool import Pool
+from pool.stimuli import ForgetSession
+from router.keys import check_session_key
+from wire.envelope import Channel
+
+__all__ = ["SessionDesk", "SessionView"]
+
+_FIRST = 1000
+"""Above every priority that a front end can ask for: what an operator does to a session comes next."""
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+    """One session as front ends see it. Times are Unix times in seconds."""
+
+    key: str
+    agent: str
+    role: str
+    state: str
+    """READY, WORKING or PAUSED."""
+    worker: str | None
+    turn: str | None
+    waiting: int
+    transcript: str | None
+    created_at: float
+    updated_at: float
+    model: str | None
+    thinking: str | None
+    queue_mode: str | None
+    last_run: str | None
+    channel: str | None
+    """Where its latest message came from."""
+    pending_permissions: list[Any]
+
+
+class SessionDesk:
+    """Implements ``gateway.command_desk.SessionActions`` besides."""
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        bus: EventBus,
+        sessions: Sessions,
+        conductor: Conductor,
+        shelf: ProfileShelf,
+        permissions: Permissions,
+        hooks: HookRunner,
+        data_dir: Path,
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._pool = pool
+        self._bus = bus
+        self._sessions = sessions
+        self._conductor = conductor
+        self._shelf = shelf
+        self._permissions = permissions
+        self._hooks = hooks
+        self._data_dir = data_dir
+        self._start_soon = start_soon
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def view(self, key: str) -> SessionView:
+        """One session. Raises UsageError for an unknown one."""
+        return self._view(self._known(key))
+
+    def views(self) -> list[SessionView]:
+        """Every session, the one used last first."""
+        return sorted(map(self._view, self._sessions), key=lambda view: view.updated_at, reverse=True)
+
+    async def history(self, key: str, limit: int) -> list[dict[str, Any]]:
+        """The latest messages, oldest first. Raises UsageError: unknown, or its transcript cannot be read."""
+        transcript = self._known(key).transcript
+        return [] if transcript is None else await read_history(transcript, limit)
+
+    def describe(self, session: str) -> str:
+        """See ``SessionActions.describe``."""
+        view = self._view(self._known(session))
+        lines = [f"Session {view.key}: {view.state}, agent {view.agent}, role {view.role}."]
+        if view.turn is not None:
+            lines.append(f"A turn runs on worker {view.worker or '(none yet)'}.")
+        if view.waiting:
+            lines.append(f"{view.waiting} messages wait.")
+        for label, value in (("Model", view.model), ("Thinking", view.thinking), ("Queue", view.queue_mode)):
+            if value is not None:
+                lines.append(f"{label}: {value}.")
+        figures = self._pool.statistics().pool
+        lines.append(f"Pool: {figures.leased} of {figures.max} workers are busy, {figures.waiting} requests wait.")
+        return "\n".join(lines)
+
+    def _view(self, entry: SessionEntry) -> SessionView:
+        turn = self._conductor.turn_of(entry.key)
+        return SessionView(
+            key=entry.key,
+            agent=entry.agent,
+            role=entry.role,
+            state=entry.status,
+            worker=turn.worker if turn else None,
+            turn=turn.id if turn else None,
+            waiting=self._conductor.lanes.depth(entry.key),
+            transcript=entry.transcript,
+            created_at=entry.created_at,
+            updated_at=entry.updated_at,
+            model=entry.model,
+            thinking=entry.thinking,
+            queue_mode=entry.queue_mode,
+            last_run=entry.last_run,
+            channel=entry.source.channel if entry.source else None,
+            pending_permissions=self._permissions.pending(entry.key),
+        )
+
+    def _known(self, key: str) -> SessionEntry:
+        entry = self._sessions.get(check_session_key(key))
+        if entry is None:
+            raise UsageError(f"there is no session {key!r}", session=key)
+        return entry
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    def stop(self, session: str) -> int:
+        """See ``SessionActions.stop``."""
+        waiting = self._conductor.lanes.depth(session)
+        self._conductor.clear(session)
+        return waiting + int(self._conductor.abort_session(session))
+
+    async def reset(self, session: str, command: Literal["new", "reset"] = "reset") -> None:
+        """Begin a new conversation; a running turn is aborted, what waits is refused, the transcript stays."""
+        entry = self._known(session)
+        self.stop(session)
+        async with self._conductor.occupy(session, priority=_FIRST):
+            old = self._begin_anew(session)
+        await self._tell_end(entry, "reset", old)
+        name: HookName = "command:new" if command == "new" else "command:reset"
+        await self._hooks.notify(name, CommandGiven(command=command, session=session, source=entry.source))
+
+    async def delete(self, key: str) -> str | None:
+        """Forget a session with its conversation; returns the file that was removed.
+
+        A transcript outside the data directory is the agent's own affair and stays.
+        """
+        entry = self._known(key)
+        self.stop(entry.key)
+        async with self._conductor.occupy(entry.key, priority=_FIRST):
+            transcript = self._begin_anew(entry.key)
+            self._sessions.forget(entry.key)
+        self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": transcript})
+        await self._tell_end(entry, "deleted", transcript)
+        if transcript is None or not Path(transcript).is_relative_to(self._data_dir):
+            return None
+        return await trio.to_thread.run_sync(_remove, transcript)
+
+    def compact(self, session: str, instructions: str | None) -> None:
+        """See ``SessionActions.compact``."""
+        self._start_soon(self._compact, session, instructions)
+
+    async def _tell_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
+        life = SessionLife(session=entry.key, agent=entry.agent, role=entry.role, reason=reason, transcript=transcript)
+        await self._hooks.notify("session:end", life)
+
+    def _begin_anew(self, session: str) -> str | None:
+        """Only while nothing runs in the session."""
+        self._pool.tell(ForgetSession(session))
+        old = self._sessions.drop_transcript(session)
+        self._bus.publish(session, Channel.MONITOR, "session_reset", {"transcript": old})
+        return old
+
+    async def _compact(self, session: str, instructions: str | None) -> None:
+        entry = self._known(session)
+        try:
+            profile = await self._shelf.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking)
+            async with self._conductor.occupy(session), self._pool.lease(session, profile, bounded=False) as lease:
+                await lease.request("compact", {} if instructions is None else {"instructions": instructions})
+        except PoolError as exc:
+            self._bus.publish(
+                session,
+                Channel.MONITOR,
+                "error",
+                {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"},
+            )
+
+
+def _remove(path: str) -> str | None:
+    try:
+        os.unlink(path)  # noqa: PTH108  # a thread's work, on the string as the worker gave it
+    except FileNotFoundError:
+        return None
+    return path

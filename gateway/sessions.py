@@ -1,0 +1,108 @@
+"""The sessions as the gateway keeps them: remembered, written to the store, their state told as events."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from gateway.events import EventBus
+from gateway.session_book import SessionBook, SessionEntry, SessionStatus
+from gateway.settings import GatewaySettings
+from pool import Pool
+from pool.stimuli import SessionKnown
+from router.source import MessageSource
+from store import Store
+from store.records import SessionRow
+from wire.envelope import Channel
+
+__all__ = ["Sessions"]
+
+
+class Sessions:
+    """All sessions by key. Every change is written behind; what a run needs is flushed with the run's own steps."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        store: Store,
+        bus: EventBus,
+        pool: Pool,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._book = SessionBook(settings)
+        self._store = store
+        self._bus = bus
+        self._pool = pool
+        self._clock = clock
+
+    def __iter__(self) -> Iterator[SessionEntry]:
+        return iter(self._book)
+
+    def __len__(self) -> int:
+        return len(self._book)
+
+    def load(self, rows: Iterable[SessionRow]) -> list[str]:
+        """Take over what the store held; the pool learns which conversation is in which file.
+
+        Returns the keys of those whose settings were damaged and are lost.
+        """
+        damaged = self._book.load(rows)
+        for entry in self._book:
+            if entry.transcript is not None:
+                self._pool.tell(SessionKnown(entry.key, entry.transcript))
+        return damaged
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """Another limit."""
+        self._book.reconfigure(settings)
+
+    def get(self, key: str) -> SessionEntry | None:
+        """The session of this key, if it is known."""
+        return self._book.get(key)
+
+    def use(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
+        """A message for the session has come: make it known, as this agent's in this role. Raises PoolSaturated."""
+        entry, forgotten = self._book.use(key, agent, role, wall_now=self._clock())
+        for old in forgotten:
+            self._store.delete_session(old.key)
+        if source is not None:
+            entry.source = source
+        if run is not None:
+            entry.last_run = run
+        self.save(entry)
+        return entry
+
+    def save(self, entry: SessionEntry) -> None:
+        """Write a session whose fields were changed."""
+        self._store.put_session(entry.row())
+
+    def note_transcript(self, key: str) -> None:
+        """Write down which file the session's conversation is in, where that is news."""
+        transcript = self._pool.transcript_of(key)
+        entry = self._book.get(key)
+        if entry is not None and transcript is not None and entry.transcript != transcript:
+            self._book.set_transcript(key, transcript)
+            self.save(entry)
+
+    def drop_transcript(self, key: str) -> str | None:
+        """The session begins a new conversation; returns the file of the old one."""
+        entry = self._book.get(key)
+        old = entry.transcript if entry is not None else None
+        entry = self._book.set_transcript(key, None)
+        if entry is not None:
+            self.save(entry)
+        return old
+
+    def forget(self, key: str) -> SessionEntry | None:
+        """Remove the session; returns what it was."""
+        entry = self._book.forget(key)
+        if entry is not None:
+            self._store.delete_session(key)
+        return entry
+
+    def set_status(self, key: str, status: SessionStatus, reason: str) -> None:
+        """Tell what the session is doing now, where that has changed."""
+        entry = self._book.get(key)
+        if entry is None or entry.status is status:
+            return
+        was, entry.status = entry.status, status
+        self._bus.publish(key, Channel.MONITOR, "state_changed", {"from": was, "to": status, "reason": reason})

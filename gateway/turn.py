@@ -1,0 +1,315 @@
+"""One turn: a worker is leased, prompted, listened to, steered, and given back; what came of it is reported once."""
+
+import math
+from contextlib import AbstractAsyncContextManager, suppress
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+import trio
+
+from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited
+from gateway.events.translate import Step, Translator
+from gateway.lanes.actions import StartTurn
+from gateway.replies import ReplyShaper, ReplyStyle
+from gateway.run import Run
+from pool.lease import Lease, PromptStream
+from wire.messages import PromptParams, PromptResult
+
+__all__ = ["Ending", "Turn", "TurnDesk", "TurnReport"]
+
+_MAX_RETRIES = 2
+
+
+class Ending(StrEnum):
+    """Why a turn is ended before it has ended by itself."""
+
+    ABORTED = "aborted"
+    """Somebody asked for it."""
+    INTERRUPTED = "interrupted"
+    """A newer message took its place."""
+    TIMEOUT = "timeout"
+    """Its time is over."""
+
+
+class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a turn: a ``result`` or an ``error``. ``unconsumed``: runs steered into it that it never saw."""
+
+    result: PromptResult | None
+    error: PoolError | None
+    worker: str | None
+    level: str | None
+    waited: float | None
+    unconsumed: tuple[Run, ...]
+
+
+class TurnDesk(Protocol):
+    """What a turn asks of the gateway."""
+
+    def lease(self, turn: "Turn") -> AbstractAsyncContextManager[Lease]:
+        """A worker for the turn's session."""
+        ...
+
+    async def mark_started(self, runs: list[Run], turn: "Turn", worker: str) -> None:
+        """Make durable that these runs may reach the worker from now on."""
+        ...
+
+    def publish(self, turn: "Turn", steps: list[Step]) -> None:
+        """Hand on what the worker said."""
+        ...
+
+    async def room(self) -> None:
+        """Wait while too much of what was published is not yet on the disk."""
+        ...
+
+    def steerable(self, turn: "Turn", *, now: bool) -> None:
+        """The turn takes steers from now on, or no longer."""
+        ...
+
+    def refuse_steer(self, turn: "Turn", run: Run) -> None:
+        """The worker did not take the steer."""
+        ...
+
+    def awaits_person(self, turn: "Turn", *, now: bool) -> None:
+        """The turn waits for a person from now on, or no longer."""
+        ...
+
+
+class Turn:
+    """One turn of one session. ``execute`` runs it; everything else may be called meanwhile, from any task."""
+
+    def __init__(self, start: StartTurn, runs: list[Run], desk: TurnDesk, *, held: Lease | None = None) -> None:
+        """``held``: a lease that somebody else took and will give back; without one the turn takes its own."""
+        self.id = start.turn
+        self.session = start.session
+        self.priority = start.priority
+        self.held = held
+        self.runs = runs
+        """Whom it answers for; those whose steers it has taken are added."""
+        self.leader = runs[0]
+        self.deadline = max(run.deadline for run in runs)
+        self.style = ReplyStyle()
+        self.shaper = ReplyShaper(self.style)
+        """What its answer will look like; both are the desk's to set."""
+        self._text = start.text
+        self._desk = desk
+        self._translator = Translator()
+        self._scope = trio.CancelScope()
+        self._moved = trio.Event()
+        self.takes_steers = False
+        self._ending: Ending | None = None
+        self._lease: Lease | None = None
+        self._worker: str | None = None
+        self._level: str | None = None
+        self._waited: float | None = None
+        self._prompt_ended = trio.Event()
+        self._is_prompting = False
+        self._result: PromptResult | None = None
+        self._error: PoolError | None = None
+        self._steered: list[Run] = []
+        self._paused_at: float | None = None
+        self._nursery: trio.Nursery | None = None
+
+    @property
+    def lease(self) -> Lease | None:
+        """The hold on its worker while it has one."""
+        return self._lease
+
+    @property
+    def worker(self) -> str | None:
+        """The worker it has, or had last."""
+        return self._worker
+
+    # --- what others do to it ---------------------------------------------------------------------------------------
+
+    def end(self, ending: Ending) -> None:
+        """End it early: politely where its prompt runs, with a deadline. The first reason counts."""
+        if self._ending is not None:
+            return
+        self._ending = ending
+        if self._lease is not None and self._is_prompting and self._nursery is not None:
+            self._nursery.start_soon(self._abort, self._lease)
+        else:
+            self._scope.cancel()
+
+    def steer(self, run: Run) -> None:
+        """Put a run's text into the turn; ``refuse_steer`` follows where the worker does not take it."""
+        if self._nursery is None or not self._is_prompting or self._ending is not None:
+            self._desk.refuse_steer(self, run)
+            return
+        self._nursery.start_soon(self._steer, run)
+
+    # --- its life ---------------------------------------------------------------------------------------------------
+
+    async def execute(self) -> TurnReport:
+        """Run to the end, whatever end it is; raises nothing that concerns this turn alone."""
+        try:
+            with self._scope:
+                await self._lease_and_run()
+        except PoolError as exc:
+            self._error = exc
+        except Exception as exc:  # noqa: BLE001 - a defect met in one turn fails this turn, not all the others
+            self._error = self._internal(exc)
+        return TurnReport(
+            result=self._result if self._error is None else None,
+            error=self._error or self._early_end(),
+            worker=self._worker,
+            level=self._level,
+            waited=self._waited,
+            unconsumed=tuple(self._unconsumed()),
+        )
+
+    async def _lease_and_run(self) -> None:
+        attempts = 0
+        while True:
+            try:
+                return await self._run_once()
+            except WorkerExited as exc:
+                attempts += 1
+                may_repeat = not exc.sent or all(run.request.retry_safe for run in self.runs)
+                if not may_repeat or attempts > _MAX_RETRIES or self._ending is not None:
+                    raise
+
+    async def _run_once(self) -> None:
+        async with self._desk.lease(self) as lease:
+            self._lease = lease
+            self._worker, self._level, self._waited = lease.worker_id, lease.level.label, lease.waited
+            try:
+                await self._desk.mark_started(self.runs, self, lease.worker_id)
+                await self._prompt(lease)
+            finally:
+                self._lease = None
+
+    async def _prompt(self, lease: Lease) -> None:
+        """The prompt, with a task that keeps its deadline and one for every steer beside it."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._keep_deadline)
+                try:
+                    await self._listen(lease)
+                finally:
+                    self._is_prompting = False
+                    self._prompt_ended.set()
+                    self._set_steerable(now=False)
+                    self._pause(now=False)
+                    self._moved.set()
+        except* PoolError as group:
+            raise first_of(group) from None
+        finally:
+            self._nursery = None
+            self._prompt_ended = trio.Event()
+
+    async def _listen(self, lease: Lease) -> None:
+        images = [image for run in self.runs for image in run.request.images]
+        stream = lease.prompt(PromptParams(self._text, images))
+        self._is_prompting = True
+        try:
+            await self._read(lease, stream)
+        finally:
+            with trio.CancelScope(shield=True):  # bounded by the abort grace
+                await stream.aclose()
+
+    async def _read(self, lease: Lease, stream: PromptStream) -> None:
+        is_first = True
+        while (batch := await stream.take()) is not None:
+            self._desk.publish(self, self._translator.take(batch))
+            if is_first:
+                self._set_steerable(now=True)
+                is_first = False
+            elif self._translator.compaction_changed:
+                self._set_steerable(now=not self._translator.is_compacting)
+            self._pause(now=lease.awaits_person)
+            await self._desk.room()
+        self._result = stream.result
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    async def _keep_deadline(self) -> None:
+        while not self._prompt_ended.is_set():
+            self._moved = trio.Event()
+            with trio.move_on_at(math.inf if self._paused_at is not None else self.deadline):
+                await self._moved.wait()
+                continue
+            self.end(Ending.TIMEOUT)
+            return
+
+    async def _abort(self, lease: Lease) -> None:
+        """Ask the worker to end the turn; one that does not within the grace loses it, and its life."""
+        with trio.move_on_after(lease.abort_grace):
+            with suppress(PoolError):  # it is gone, or refuses: either way the turn is watched, not the answer
+                await lease.abort()
+            await self._prompt_ended.wait()
+        if not self._prompt_ended.is_set():
+            self._scope.cancel()
+
+    def _pause(self, *, now: bool) -> None:
+        """The clock of a run stands still while a person is asked."""
+        if now == (self._paused_at is not None):
+            return
+        if self._paused_at is None:
+            self._paused_at = trio.current_time()
+        else:
+            self.deadline += trio.current_time() - self._paused_at
+            self._paused_at = None
+        self._moved.set()
+        self._desk.awaits_person(self, now=now)
+
+    def _early_end(self) -> PoolError | None:
+        """The error of a turn that was ended, or that never had a result."""
+        result = self._result
+        if result is not None and (self._ending is None or result.stop_reason != "aborted"):
+            return None
+        when = "in its turn" if self._worker is not None else "before its turn began"
+        match self._ending:
+            case Ending.TIMEOUT:
+                return RequestTimeout(
+                    f"the run of session {self.session} took longer than its timeout and was ended {when}",
+                    session=self.session,
+                    worker=self._worker,
+                )
+            case Ending.INTERRUPTED:
+                return RunAborted(
+                    f"a newer message of session {self.session} interrupted the run", session=self.session
+                )
+            case _:
+                return RunAborted(f"the run of session {self.session} was aborted {when}", session=self.session)
+
+    def _internal(self, exc: Exception) -> PoolError:
+        return InternalError(
+            f"the supervisor failed to run this prompt: {type(exc).__name__}: {exc}", session=self.session
+        )
+
+    def _set_steerable(self, *, now: bool) -> None:
+        self.takes_steers = now
+        self._desk.steerable(self, now=now)
+
+    # --- steers -----------------------------------------------------------------------------------------------------
+
+    async def _steer(self, run: Run) -> None:
+        lease = self._lease
+        try:
+            if lease is None or not self._is_prompting:
+                raise RunAborted("the turn has ended")
+            await self._desk.mark_started([run], self, lease.worker_id)
+            await lease.steer(run.request.text)
+        except PoolError:
+            self._desk.refuse_steer(self, run)
+        else:
+            self._steered.append(run)
+            self.runs.append(run)
+
+    def _unconsumed(self) -> list[Run]:
+        """Steers that the worker took and never saw; an abort ends them with the turn, so that they leak nowhere."""
+        left = self._translator.steers_left
+        if self._ending is not None or not left:
+            return []
+        lost = self._steered[-left:]
+        self.runs = [run for run in self.runs if run not in lost]
+        return lost
+
+
+def first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:
+    """The error itself; nurseries wrap it in as many groups as they are deep."""
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,117 @@
+"""An honest store in memory: rows become durable when the test lets them, or never; and what tests share."""
+
+import json
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import trio
+
+from gateway.events.bus import EventBus
+from gateway.events.cursor import EventCursor
+from gateway.settings import EventSettings
+from store.records import EventRow
+from wire.units import ByteCount
+
+by_seq = attrgetter("seq")
+
+
+class MemoryStore:
+    """``commits`` is what a flush waits for: an event that is set lets it through."""
+
+    def __init__(self, first_seq: int = 1) -> None:
+        self.rows: list[EventRow] = []
+        self.first_seq = first_seq
+        self.noted = first_seq - 1
+        self.is_degraded = False
+        self.commits = trio.Event()
+        self.commits.set()
+        self.flushes = 0
+        self.reads = 0
+        self.oldest = 0
+
+    def put_events(self, rows: Iterable[EventRow]) -> None:
+        for row in rows:
+            insort(self.rows, row, key=by_seq)
+
+    def note_seq(self, seq: int) -> None:
+        assert seq >= self.noted
+        self.noted = seq
+
+    async def flush(self) -> bool:
+        self.flushes += 1
+        await trio.lowlevel.checkpoint()
+        await self.commits.wait()
+        return not self.is_degraded
+
+    async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
+        self.reads += 1
+        known = list(self.rows)  # put before the call
+        await trio.lowlevel.checkpoint()
+        rows = known[bisect_right(known, after, key=by_seq) : bisect_left(known, before, key=by_seq)]
+        return [row for row in rows if session in (None, row.session)][:limit]
+
+    async def oldest_seq(self) -> int:
+        await trio.lowlevel.checkpoint()
+        return self.oldest
+
+    # --- what tests do ---
+
+    def hold_commits(self) -> None:
+        if self.commits.is_set():
+            self.commits = trio.Event()
+
+    def let_commit(self) -> None:
+        self.commits.set()
+
+    def drop_below(self, seq: int) -> None:
+        """Retention."""
+        self.oldest = seq
+        del self.rows[: bisect_left(self.rows, seq, key=by_seq)]
+
+    def next_life(self, gap: int) -> "MemoryStore":
+        """The same store, opened again after a clean stop."""
+        store = MemoryStore(self.noted + 1 + gap)
+        store.rows, store.oldest = self.rows, self.oldest
+        return store
+
+
+@asynccontextmanager
+async def open_bus(store: MemoryStore | None = None, *, ring: int = 1 << 20) -> AsyncIterator[EventBus]:
+    """A bus with its task; ``ring`` in bytes."""
+    store = store or MemoryStore()
+    bus = EventBus(store, EventSettings(ring=ByteCount(ring)), first_seq=store.first_seq, clock=lambda: 1.5)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(bus.run)
+        yield bus
+        nursery.cancel_scope.cancel()
+
+
+def raws(*texts: str) -> list[msgspec.Raw]:
+    """Pieces as a worker's JSON holds them."""
+    return [msgspec.Raw(msgspec.json.encode(text)) for text in texts]
+
+
+async def take(cursor: EventCursor, max_bytes: int = 128 * 1024) -> list[dict[str, Any]]:
+    """What a cursor gives, decoded; its own account of it must be true."""
+    with trio.fail_after(5):
+        taken = await cursor.take(max_bytes)
+    events: list[dict[str, Any]] = json.loads(b"[" + taken.body + b"]")
+    assert len(events) == taken.count > 0
+    assert events[-1]["seq"] == taken.last_seq <= cursor.position
+    assert {event["type"] for event in events} == taken.has
+    assert len(taken.body) <= max_bytes or taken.count == 1
+    return events
+
+
+async def take_all(cursor: EventCursor, max_bytes: int = 128 * 1024) -> list[dict[str, Any]]:
+    """Everything there is until the cursor waits."""
+    events: list[dict[str, Any]] = []
+    while True:
+        with trio.move_on_after(1) as patience:
+            events += await take(cursor, max_bytes)
+        if patience.cancelled_caught:
+            return events

@@ -1,0 +1,271 @@
+"""Whoever joins, leaves, resumes, is slow, or outlives a restart sees each event once, in order, and all text."""
+
+import json
+import random
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import trio
+import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from errors import SubscriberBehind
+from gateway.events import replay, snapshots
+from gateway.events.bus import EventBus, TextKind
+from gateway.events.cursor import EventCursor
+from gateway.settings import EventSettings
+from tests.gateway.events.stand_in import MemoryStore, raws
+from wire.envelope import Channel
+from wire.units import ByteCount
+
+RING = 3000
+"""Bytes: some ten items."""
+
+SESSIONS = ["a", "b", "c"]
+TEXTS: list[TextKind] = ["text_chunk", "think_chunk"]
+SNAPSHOTS = {"text_snapshot": "text_chunk", "think_snapshot": "think_chunk"}
+
+
+class Told(NamedTuple):
+    """What was published under one seq."""
+
+    session: str
+    run_id: str | None
+    channel: str
+    type: str
+    content: Any
+
+
+class View(NamedTuple):
+    """What a reader asks for."""
+
+    session: str | None = None
+    run_id: str | None = None
+    channels: frozenset[Channel] | None = None
+    kinds: frozenset[str] | None = None
+
+    def admits(self, told: Told) -> bool:
+        return (
+            self.session in (None, told.session)
+            and self.run_id in (None, told.run_id)
+            and (self.channels is None or told.channel in self.channels)
+            and (self.kinds is None or told.type in self.kinds or f"{told.type[:-5]}snapshot" in self.kinds)
+        )
+
+
+class Reader:
+    """One reader over several cursors; checks each envelope as it comes."""
+
+    def __init__(self, stage: "Stage", view: View, since: int | None) -> None:
+        self.stage = stage
+        self.view = view
+        self.cursor: EventCursor | None = None
+        self.bookmark = 0
+        self.join(since)
+
+    def join(self, since: int | None) -> None:
+        self.cursor = self.stage.bus.open_cursor(**self.view._asdict(), since=since)
+        self.bookmark = self.cursor.position
+        assert self.cursor.complete
+
+    async def read(self, max_bytes: int) -> None:
+        """Take once; or find that there is nothing."""
+        if self.cursor is None:
+            self.join(self.bookmark)
+        assert self.cursor is not None
+        with trio.move_on_after(1) as patience:
+            try:
+                taken = await self.cursor.take(max_bytes)
+            except SubscriberBehind as behind:
+                assert self.missing(behind.bookmark) == []
+                self.bookmark = behind.bookmark
+                self.cursor = None
+                return
+            for envelope in json.loads(b"[" + taken.body + b"]"):
+                self.check(envelope)
+        if patience.cancelled_caught:
+            assert self.missing(self.stage.bus.head) == [], "it waits for what it could have"
+        assert self.missing(self.cursor.position) == [], "its bookmark is ahead of it"
+        self.bookmark = self.cursor.position
+
+    async def read_to_the_end(self) -> None:
+        with trio.fail_after(100):
+            while self.bookmark < self.stage.bus.head:
+                await self.read(4000)
+
+    def missing(self, upto: int) -> list[int]:
+        """What it should have been given up to a seq, and was not."""
+        told = self.stage.told
+        return [seq for seq in range(self.bookmark + 1, upto + 1) if seq in told and self.view.admits(told[seq])]
+
+    def check(self, envelope: dict[str, Any]) -> None:
+        """It may be seen, is new, is the next one, and holds what was published."""
+        seq = envelope["seq"]
+        assert self.bookmark < seq <= self.stage.bus.head
+        due = self.missing(seq)
+        told = [self.stage.told[each] for each in due]
+        first = told[0]
+        assert {each[:4] for each in told} == {first[:4]}, "an event was left out"
+        assert (envelope["session"], envelope.get("run_id")) == (first.session, first.run_id)
+        assert envelope["channel"] == first.channel
+        assert due[-1] == seq
+        if envelope["type"] in SNAPSHOTS:
+            assert SNAPSHOTS[envelope["type"]] == first.type
+            data = envelope["data"]
+            assert (data["from_seq"], data["to_seq"]) == (due[0], seq)
+            assert data["text"] == "".join(each.content for each in told)
+        else:
+            assert len(due) == 1
+            assert envelope["type"] == first.type
+            expected = {"delta": first.content} if first.type in TEXTS else first.content
+            assert envelope.get("data") == expected
+        self.bookmark = seq
+
+
+class Stage:
+    """A bus over a store, what was published, who reads."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.nursery = nursery
+        self.store = MemoryStore()
+        self.told: dict[int, Told] = {}
+        self.readers: list[Reader] = []
+
+    async def open(self) -> None:
+        """A life of the supervisor."""
+        self.bus = EventBus(
+            self.store, EventSettings(ring=ByteCount(RING)), first_seq=self.store.first_seq, clock=lambda: 2.0
+        )
+        self.scope: trio.CancelScope = await self.nursery.start(self.live)
+
+    async def live(self, task_status: trio.TaskStatus[trio.CancelScope]) -> None:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.bus.run)
+                task_status.started(scope)
+
+    async def restart(self, gap: int) -> None:
+        """A clean stop and the next life; readers resume with their bookmarks."""
+        self.store.let_commit()
+        self.scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        self.store = self.store.next_life(gap)
+        await self.open()
+        for reader in self.readers:
+            reader.join(reader.bookmark)
+
+    def publish(self, session: str, run_id: str | None, channel: Channel, *, durable: bool) -> None:
+        data = {"n": len(self.told)}
+        seq = self.bus.publish(session, channel, "note", data, run_id=run_id, durable=durable)
+        self.told[seq] = Told(session, run_id, channel.value, "note", data)
+
+    def publish_text(self, session: str, run_id: str | None, type_: TextKind, count: int) -> None:
+        first = self.store.noted + 1
+        texts = [f"{session}{first + number}é\n" for number in range(count)]
+        self.bus.publish_text(session, type_, raws(*texts), run_id=run_id)
+        for seq, text in enumerate(texts, first):
+            self.told[seq] = Told(session, run_id, "progress", type_, text)
+
+
+class Op(NamedTuple):
+    name: str
+    session: str
+    run_id: str | None
+    channel: Channel
+    durable: bool
+    type: TextKind
+    count: int
+    reader: int
+    view: View
+    since: float
+
+
+WEIGHTS = {
+    "event": 6.0,
+    "text": 8.0,
+    "read": 8.0,
+    "join": 1.0,
+    "leave": 2.0,
+    "hold": 2.0,
+    "commit": 1.0,
+    "degrade": 0.3,
+    "recover": 0.5,
+    "restart": 0.3,
+}
+
+
+def some_view(choice: random.Random) -> View:
+    return View(
+        session=choice.choice([None, None, "a", "b"]),
+        run_id=choice.choice([None, None, "r1"]),
+        channels=choice.choice([None, None, frozenset(choice.sample(list(Channel), 2))]),
+        kinds=choice.choice([None, None, frozenset({"note"}), frozenset({"think_snapshot", "text_chunk"})]),
+    )
+
+
+def some_op(choice: random.Random) -> Op:
+    return Op(
+        name=choice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0],
+        session=choice.choice(SESSIONS),
+        run_id=choice.choice([None, "r1", "r1", "r2"]),
+        channel=choice.choice(list(Channel)),
+        durable=choice.random() < 0.3,
+        type=choice.choice(TEXTS),
+        count=choice.choice([1, 1, 2, 5, 20]),
+        reader=choice.randrange(6),
+        view=some_view(choice),
+        since=choice.random(),
+    )
+
+
+async def perform(stage: Stage, op: Op) -> None:
+    match op.name:
+        case "event":
+            stage.publish(op.session, op.run_id, op.channel, durable=op.durable)
+        case "text":
+            stage.publish_text(op.session, op.run_id, op.type, op.count)
+        case "hold":
+            stage.store.hold_commits()
+        case "commit":
+            stage.store.let_commit()
+            await trio.testing.wait_all_tasks_blocked()
+        case "degrade" | "recover":
+            stage.store.is_degraded = op.name == "degrade"
+        case "join" if len(stage.readers) < 6:
+            stage.readers.append(Reader(stage, op.view, int(stage.bus.head * op.since)))
+        case "restart":
+            await stage.restart(op.count)
+        case "leave" if stage.readers:
+            reader = stage.readers[op.reader % len(stage.readers)]
+            reader.join(reader.bookmark)
+        case "read" if stage.readers:
+            await stage.readers[op.reader % len(stage.readers)].read(op.count * 200)
+
+
+async def play(script: list[Op]) -> None:
+    async with trio.open_nursery() as nursery:
+        stage = Stage(nursery)
+        await stage.open()
+        stage.readers = [Reader(stage, View(), None), Reader(stage, View(session="a"), None)]
+        for op in script:
+            await perform(stage, op)
+        stage.store.let_commit()
+        await trio.testing.wait_all_tasks_blocked()
+        assert stage.bus.head == stage.store.noted or not stage.told
+        for reader in stage.readers:
+            await reader.read_to_the_end()
+        nursery.cancel_scope.cancel()
+
+
+@settings(max_examples=400, deadline=None)
+@given(seed=st.integers(0, 1 << 32), length=st.integers(1, 120), page=st.sampled_from([1, 2, 5, 128]))
+def test_every_reader_sees_each_event_once_and_in_order_whatever_happens(seed: int, length: int, page: int) -> None:
+    choice = random.Random(seed)  # a script of this length is mostly interesting, one that Hypothesis draws is not
+    script = [some_op(choice) for _ in range(length)]
+    with ExitStack() as small:
+        small.enter_context(patch.object(replay, "_ROWS", page))
+        small.enter_context(patch.object(snapshots, "BLOCK", 8))
+        small.enter_context(patch.object(snapshots, "WINDOW", 16))
+        trio.run(play, script, clock=trio.testing.MockClock(autojump_threshold=0))
