@@ -26,7 +26,8 @@ class MemoryStore:
         self.rows: list[EventRow] = []
         self.first_seq = first_seq
         self.noted = first_seq - 1
-        self.is_degraded = False
+        self.durable_upto = first_seq - 1
+        self.is_degraded = self.has_been_degraded = False
         self.commits = trio.Event()
         self.commits.set()
         self.flushes = 0
@@ -43,9 +44,13 @@ class MemoryStore:
 
     async def flush(self) -> bool:
         self.flushes += 1
+        upto = self.noted
         await trio.lowlevel.checkpoint()
         await self.commits.wait()
-        return not self.is_degraded
+        if self.is_degraded:
+            return False
+        self.durable_upto = upto
+        return True
 
     async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
         self.reads += 1
@@ -67,6 +72,13 @@ class MemoryStore:
     def let_commit(self) -> None:
         self.commits.set()
 
+    def degrade(self, *, now: bool) -> None:
+        """The disk refuses from now on, or no longer."""
+        self.is_degraded = now
+        self.has_been_degraded |= now
+        if now:
+            self.let_commit()  # a store that cannot write says so at once
+
     def drop_below(self, seq: int) -> None:
         """Retention."""
         self.oldest = seq
@@ -75,7 +87,8 @@ class MemoryStore:
     def next_life(self, gap: int) -> "MemoryStore":
         """The same store, opened again after a clean stop."""
         store = MemoryStore(self.noted + 1 + gap)
-        store.rows, store.oldest = self.rows, self.oldest
+        store.rows, store.oldest, store.is_degraded = self.rows, self.oldest, self.is_degraded
+        store.has_been_degraded = self.is_degraded
         return store
 
 
