@@ -104,7 +104,7 @@ class Backlog:
     """
 
     def __init__(self, limit: int) -> None:
-        """``limit``: bytes that may wait once ``is_tight`` is set."""
+        """``limit``: bytes that may wait while the backlog is tight."""
         self.position = 0
         self.written = 0
         self.cost = 0
@@ -112,7 +112,6 @@ class Backlog:
         self.gone = 0
         """Highest seq among the events given up."""
         self.is_tight = False
-        """Whether to give up events over the limit, because nothing can be written."""
         self._limit = limit
         self._waiting: deque[Batch] = deque()
         self._taken: Batch | None = None
@@ -139,8 +138,9 @@ class Backlog:
     def put_events(self, rows: Iterable[EventRow]) -> None:
         """Insert, where the seq is new."""
         for row in rows:
+            cost = cost_of(row)
             self._open_batch().events.append(row)
-            self._added(cost_of(row))
+            self._added(cost)
 
     def reserve(self, seq: int) -> None:
         """Make durable that every seq up to this one may have been given out."""
@@ -160,6 +160,15 @@ class Backlog:
         self.cost -= batch.cost
         self.written = batch.upto
         self.lost += refused
+
+    def tighten(self) -> None:
+        """From now on give up events over the limit: nothing can be written."""
+        self.is_tight = True
+        self._keep_limit()
+
+    def relax(self) -> None:
+        """Everything can be written again."""
+        self.is_tight = False
 
     def give_back(self) -> None:
         """The batch taken could not be written and is the next one again."""

@@ -188,12 +188,14 @@ class Database:
 
     def shrink(self, pages: int) -> None:
         """Give so many unused pages back to the file system."""
-        self.connection.execute(f"PRAGMA incremental_vacuum({pages:d})").fetchall()
+        # The pragma frees a page a step and gives no rows, for which ``execute`` would take but one step.
+        self.connection.executescript(f"PRAGMA incremental_vacuum({pages:d})")
 
     def _open(self, mode: str) -> sqlite3.Connection:
         connection = self._connect(f"{self.path.absolute().as_uri()}?mode={mode}")
         try:
-            for name, value in _PRAGMAS:
+            is_new = self.path.stat().st_size == 0
+            for name, value in (*(_FOR_A_NEW_FILE if is_new else ()), *_PRAGMAS):
                 connection.execute(f"PRAGMA {name} = {value}").fetchall()
         except BaseException:
             connection.close()
@@ -202,9 +204,9 @@ class Database:
 
 
 _PAGE_COUNTS = ("freelist_count", "page_count")
+_FOR_A_NEW_FILE = (("auto_vacuum", "INCREMENTAL"),)  # said to an existing one it would only be written again
 _PRAGMAS = (
     ("busy_timeout", _BUSY_TIMEOUT_MS),
-    ("auto_vacuum", "INCREMENTAL"),  # counts only before the first table is made
     ("journal_mode", "WAL"),
     ("synchronous", "NORMAL"),
     ("wal_autocheckpoint", 0),  # done after a commit has been reported, not within it

@@ -1,7 +1,7 @@
 """Reading events: in threads, each read over a connection of its own, so that it waits for no writer.
 
-A page of rows comes as one JSON text, in one step of the statement; see ``store.statements`` for why. Texts of JSON
-cannot hold any bytes, and its numbers not every float: data travel as hexadecimal digits, times as SQL literals.
+A page of rows comes as one JSON text, in one step of the statement; see ``store.statements`` for why. JSON cannot hold
+any bytes, and SQLite writes floats with 15 digits: data travel as hexadecimal digits, times as two whole numbers.
 """
 
 import sqlite3
@@ -17,8 +17,12 @@ __all__ = ["read_events"]
 
 _PAGE = 256
 _COLUMNS = "seq, ts, session, channel, type, run_id, data"
-_AS_JSON = "json_group_array(json_array(seq, quote(ts), session, channel, type, run_id, hex(data)))"
-_decoder = msgspec.json.Decoder(list[tuple[int, str, str, str, str, str | None, str]])
+_FRACTIONS = 2**52
+"""In a second: exact for every time from 1970-01-01T00:00:01 on."""
+_WHOLE = "CAST(ts AS INTEGER)"
+_PART = f"CAST((ts - CAST(ts AS INTEGER)) * {_FRACTIONS}.0 AS INTEGER)"
+_AS_JSON = f"json_group_array(json_array(seq, {_WHOLE}, {_PART}, session, channel, type, run_id, hex(data)))"
+_decoder = msgspec.json.Decoder(list[tuple[int, int, int, str, str, str, str | None, str]])
 
 
 def read_events(
@@ -49,8 +53,8 @@ def _read_page(
     except sqlite3.DataError:  # so many bytes in one page that they are too long for one text
         return [_row(found) for found in connection.execute(source, values)]
     return [
-        _row((seq, float(ts), session, channel, kind, run_id, bytes.fromhex(data)))
-        for seq, ts, session, channel, kind, run_id, data in _decoder.decode(text)
+        _row((seq, whole + part / _FRACTIONS, session, channel, kind, run_id, bytes.fromhex(data)))
+        for seq, whole, part, session, channel, kind, run_id, data in _decoder.decode(text)
     ]
 
 

@@ -85,7 +85,7 @@ class Writer:
             if self._disk.is_degraded or since is None or now - since < self._settings.stall:
                 return
             self._disk.stalled(f"no answer for {self._settings.stall:g} s", now)
-            self._backlog.is_tight = True
+            self._backlog.tighten()
         self._tell_degraded()
 
     def close(self) -> None:
@@ -195,8 +195,8 @@ class Writer:
         with self._work:
             is_news = self._disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
             self._has_given_up = self._is_closing
-            self._backlog.is_tight = True
             self._backlog.give_back()
+            self._backlog.tighten()
         if is_news:
             self._tell_degraded()
 
@@ -207,7 +207,8 @@ class Writer:
             self._rows_written += batch.changes - len(refused)
             self._backlog.done(refused=len(refused))
             has_recovered = self._disk.succeeded(self._backlog.written, self._backlog.position)
-            self._backlog.is_tight = self._disk.is_degraded
+            if not self._disk.is_degraded:
+                self._backlog.relax()
             self._busy_since = None if self._backlog.is_empty else now
             lost = self._backlog.lost
         self._on_change()

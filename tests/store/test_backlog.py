@@ -1,0 +1,237 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from store.backlog import Backlog, Batch, RunKey, cost_of
+from store.records import EventRow
+from tests.store.rows import event, events, run, session
+
+
+class Tables:
+    """What the database holds once batches have been written: a model of it."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, Any] = {}
+        self.runs: dict[RunKey, Any] = {}
+        self.events: list[EventRow] = []
+
+    def write(self, batch: Batch) -> None:
+        for key in batch.sessions.removed:
+            self.sessions.pop(key, None)
+        self.sessions.update(batch.sessions.rows)
+        for run_key in batch.runs.removed:
+            self.runs.pop(run_key, None)
+        self.runs.update(batch.runs.rows)
+        self.events += batch.events
+
+
+def written(backlog: Backlog) -> Iterator[Batch]:
+    while (batch := backlog.take()) is not None:
+        yield batch
+        backlog.done()
+
+
+def test_what_is_put_comes_out_in_one_batch() -> None:
+    backlog = Backlog(1000)
+    backlog.put_session(session("a"))
+    backlog.put_events(events(1, 4))
+    backlog.put_run(run("r"))
+    backlog.reserve(20_000)
+    (batch,) = written(backlog)
+    assert [row.seq for row in batch.events] == [1, 2, 3]
+    assert (list(batch.sessions.rows), list(batch.runs.rows)) == (["a"], [("p", "s", "r")])
+    assert (batch.reserved, batch.upto, backlog.written) == (20_000, 6, 6)
+    assert (backlog.cost, backlog.is_empty) == (0, True)
+
+
+def test_much_is_cut_into_batches_in_the_order_in_which_it_came() -> None:
+    backlog = Backlog(10**9)
+    for seq in range(1, 5):
+        backlog.put_session(session("a", updated_at=float(seq)))
+        backlog.put_events([event(seq, size=700_000)])
+    batches = list(written(backlog))
+    assert [[row.seq for row in batch.events] for batch in batches] == [[1, 2], [3, 4]]
+    assert [batch.sessions.rows["a"].updated_at for batch in batches] == [2.0, 4.0]
+
+
+def test_what_is_put_while_a_batch_is_being_written_is_another_one() -> None:
+    backlog = Backlog(1000)
+    backlog.put_events([event(1)])
+    first = backlog.take()
+    backlog.put_events([event(2)])
+    assert first is not None
+    assert [row.seq for row in first.events] == [1]
+    assert [row.seq for row in backlog.events()] == [1, 2]
+    backlog.done()
+    assert backlog.written == 1
+    assert [row.seq for row in backlog.events()] == [2]
+
+
+def test_a_batch_given_back_is_the_next_one() -> None:
+    backlog = Backlog(10**9)
+    backlog.put_events([event(1)])
+    backlog.take()
+    backlog.put_events([event(2)])
+    backlog.give_back()
+    assert [[row.seq for row in batch.events] for batch in written(backlog)] == [[1], [2]]
+
+
+def test_a_session_that_is_deleted_and_made_again_is_new() -> None:
+    backlog = Backlog(1000)
+    backlog.put_run(run("a"))
+    backlog.put_run(run("b"))
+    backlog.delete_runs([("p", "s", "a")])
+    backlog.put_run(run("a", body_hash="new"))
+    (batch,) = written(backlog)
+    assert list(batch.runs.removed) == [("p", "s", "a")]
+    assert [key[2] for key in batch.runs.rows] == ["b", "a"]
+
+
+def test_no_batch_can_be_settled_that_nobody_took() -> None:
+    with pytest.raises(RuntimeError, match="taken"):
+        Backlog(1).done()
+
+
+# --- when nothing can be written ------------------------------------------------------------------------------------
+
+
+def full(limit: int) -> Backlog:
+    backlog = Backlog(limit)
+    backlog.tighten()
+    return backlog
+
+
+def test_over_the_limit_the_oldest_events_are_given_up_and_counted() -> None:
+    backlog = full(10 * cost_of(event(10)))
+    backlog.put_events(events(10, 50))
+    assert [row.seq for row in backlog.events()] == list(range(40, 50))
+    assert (backlog.lost, backlog.gone) == (30, 39)
+    (batch,) = written(backlog)
+    assert batch.gone == 39
+
+
+def test_what_waits_already_is_brought_under_the_limit_when_it_begins_to_count() -> None:
+    backlog = Backlog(10 * cost_of(event(10)))
+    backlog.put_events(events(10, 50))
+    backlog.tighten()
+    assert [row.seq for row in backlog.events()] == list(range(40, 50))
+    backlog.relax()
+    backlog.put_events(events(50, 60))
+    assert len(backlog.events()) == 20
+
+
+def test_nothing_is_given_up_while_the_disk_takes_what_is_written() -> None:
+    backlog = Backlog(1000)
+    backlog.put_events(events(1, 100))
+    assert (len(backlog.events()), backlog.lost) == (99, 0)
+
+
+def test_sessions_and_runs_stay_whatever_their_number_each_with_its_last_row() -> None:
+    backlog = full(5000)
+    for number in range(100):
+        backlog.put_events([event(number)])
+        backlog.put_session(session(f"s{number % 7}", updated_at=float(number)))
+        backlog.put_run(run(f"r{number % 5}", accepted_at=float(number)))
+    (batch,) = written(backlog)
+    assert sorted(row.updated_at for row in batch.sessions.rows.values()) == [93, 94, 95, 96, 97, 98, 99]
+    assert sorted(row.accepted_at for row in batch.runs.rows.values()) == [95, 96, 97, 98, 99]
+    assert backlog.lost + len(batch.events) == 100
+
+
+def test_deletions_of_runs_are_given_up_last_and_those_of_sessions_never() -> None:
+    backlog = full(2000)
+    backlog.put_events([event(1)])
+    for number in range(100):
+        backlog.delete_session(f"s{number}")
+        backlog.delete_runs([("p", "s", f"r{number}")])
+    (batch,) = written(backlog)
+    assert len(batch.sessions.removed) == 100
+    assert (len(batch.events), len(batch.runs.removed)) == (0, 0)
+
+
+def test_events_that_come_during_an_attempt_are_kept_up_to_the_limit() -> None:
+    limit = 10 * cost_of(event(10))
+    backlog = full(limit)
+    backlog.put_events(events(10, 20))
+    backlog.take()
+    backlog.put_events(events(20, 25))
+    assert backlog.lost == 0
+    backlog.give_back()
+    assert [row.seq for row in backlog.events()] == list(range(15, 25))
+    assert (backlog.lost, backlog.cost) == (5, limit)
+
+
+names = st.sampled_from("abc")
+sizes = st.integers(0, 400)
+
+
+class AnyStory(RuleBasedStateMachine):
+    """Whatever is put, the tables end as if each change had been written alone, but for the events given up."""
+
+    @initialize(tight=st.booleans())
+    def begin(self, tight: bool) -> None:  # noqa: FBT001  # drawn by name
+        self.backlog, self.tables, self.expected = Backlog(3000), Tables(), Tables()
+        if tight:
+            self.backlog.tighten()
+        self.put = 0
+
+    @rule(key=names, size=sizes)
+    def put_session(self, key: str, size: int) -> None:
+        self.expected.sessions[key] = session(key, data=b"x" * size)
+        self.backlog.put_session(self.expected.sessions[key])
+
+    @rule(key=names)
+    def delete_session(self, key: str) -> None:
+        self.expected.sessions.pop(key, None)
+        self.backlog.delete_session(key)
+
+    @rule(name=names, size=sizes)
+    def put_run(self, name: str, size: int) -> None:
+        self.expected.runs["p", "s", name] = run(name, request=b"x" * size)
+        self.backlog.put_run(self.expected.runs["p", "s", name])
+
+    @precondition(lambda self: not self.backlog.is_tight)  # otherwise it may be given up
+    @rule(name=names)
+    def delete_run(self, name: str) -> None:
+        self.expected.runs.pop(("p", "s", name), None)
+        self.backlog.delete_runs([("p", "s", name)])
+
+    @rule(count=st.integers(1, 5), size=sizes)
+    def put_events(self, count: int, size: int) -> None:
+        self.backlog.put_events(events(self.put + 1, self.put + 1 + count, size=size))
+        self.put += count
+
+    @rule()
+    def write(self) -> None:
+        if (batch := self.backlog.take()) is not None:
+            self.tables.write(batch)
+            self.backlog.done()
+
+    @rule()
+    def fail(self) -> None:
+        if self.backlog.take() is not None:
+            self.backlog.give_back()
+
+    @invariant()
+    def the_cost_is_that_of_what_waits(self) -> None:
+        batches = list(self.backlog._batches())
+        tables = [table for batch in batches for table in (batch.sessions, batch.runs)]
+        rows = [row for batch in batches for row in batch.events]
+        cost = sum(cost_of(row) for row in rows) + sum(cost_of(row) for table in tables for row in table.rows.values())
+        assert self.backlog.cost == cost + 200 * sum(len(table.removed) for table in tables)
+        assert not rows or not self.backlog.is_tight or cost <= 3000
+
+    def teardown(self) -> None:
+        for batch in written(self.backlog):
+            self.tables.write(batch)
+        assert (self.tables.sessions, self.tables.runs) == (self.expected.sessions, self.expected.runs)
+        kept = [row.seq for row in self.tables.events]
+        assert kept == sorted(kept)
+        assert len(kept) + self.backlog.lost == self.put
+        assert (self.backlog.cost, self.backlog.written) == (0, self.backlog.position)
+
+
+TestAnyStory = AnyStory.TestCase

@@ -1,0 +1,196 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from store.backlog import Batch
+from store.database import Database
+from store.opening import open_database
+from store.records import EventRow
+from store.settings import StoreSettings
+from store.upkeep import Upkeep
+from tests.store.rows import event, events
+from wire.units import Seconds
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+BEGIN = 1_000 * DAY
+
+
+class World:
+    """A database, its upkeep and both clocks."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.wall = BEGIN
+        self.steady = 0.0
+
+    def upkeep(self, *, kept: int = 10**9, age: float = 0) -> Upkeep:
+        settings = StoreSettings(events=kept, events_age=Seconds(age))
+        return Upkeep(self.database, settings, clock=lambda: self.wall, monotonic=lambda: self.steady)
+
+    def write(self, rows: list[EventRow]) -> None:
+        batch = Batch()
+        batch.events.extend(rows)
+        self.database.write(batch)
+
+    def pass_time(self, seconds: float) -> None:
+        self.wall += seconds
+        self.steady += seconds
+
+    def seqs(self) -> list[int]:
+        return [row[0] for row in self.database.connection.execute("SELECT seq FROM events ORDER BY seq")]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    database = open_database(tmp_path / "pool.db", clock=lambda: BEGIN).database
+    yield World(database)
+    database.close()
+
+
+def do_all(upkeep: Upkeep) -> int:
+    """Steps until nothing is left to do."""
+    steps = 0
+    while upkeep.step():
+        steps += 1
+        assert steps < 1000
+    return steps
+
+
+def hourly(world: World, hours: int) -> list[EventRow]:
+    return [event(hour + 1, ts=world.wall + hour * HOUR) for hour in range(hours)]
+
+
+# --- by count -------------------------------------------------------------------------------------------------------
+
+
+def test_the_latest_events_are_kept_and_the_others_go_in_small_steps(world: World) -> None:
+    world.write(events(1, 1501))
+    upkeep = world.upkeep(kept=500)
+    assert do_all(upkeep) == 5
+    assert world.seqs() == list(range(1001, 1501))
+    assert world.database.gone == 1000
+
+
+def test_nothing_is_deleted_up_to_the_limit(world: World) -> None:
+    world.write(events(1, 501))
+    assert do_all(world.upkeep(kept=500)) == 0
+    assert (len(world.seqs()), world.database.gone) == (500, 0)
+
+
+def deleted_in_catching_up(world: World, *, kept: int, is_awaited: Callable[[], bool]) -> int:
+    before = world.database.events
+    world.upkeep(kept=kept).catch_up(1000, is_awaited=is_awaited)
+    return before - world.database.events
+
+
+def test_after_a_write_twice_as_many_may_be_deleted_while_nobody_waits(world: World) -> None:
+    world.write(events(1, 5001))
+    assert deleted_in_catching_up(world, kept=500, is_awaited=lambda: False) == 2000
+
+
+def test_who_waits_does_not_wait_for_retention(world: World) -> None:
+    world.write(events(1, 5001))
+    assert deleted_in_catching_up(world, kept=4900, is_awaited=lambda: True) == 0
+    answers = iter([False, True])
+    assert deleted_in_catching_up(world, kept=4700, is_awaited=lambda: next(answers)) == 200
+
+
+def test_far_over_the_limit_a_flood_has_to_wait_for_retention(world: World) -> None:
+    world.write(events(1, 5001))
+    assert deleted_in_catching_up(world, kept=500, is_awaited=lambda: True) == 2000
+
+
+# --- by age ---------------------------------------------------------------------------------------------------------
+
+
+def test_events_go_when_they_are_older_than_their_age(world: World) -> None:
+    upkeep = world.upkeep(age=2 * DAY)
+    world.write(hourly(world, 48))
+    world.pass_time(2 * DAY)
+    do_all(upkeep)
+    assert world.seqs() == list(range(1, 49))
+    world.pass_time(10 * HOUR)
+    do_all(upkeep)
+    assert world.seqs() == list(range(11, 49))
+    assert world.database.gone == 10
+
+
+def test_many_old_events_go_in_small_steps_too(world: World) -> None:
+    world.write(events(1, 701, ts=BEGIN))
+    world.write(events(701, 711, ts=BEGIN + 3 * DAY))
+    upkeep = world.upkeep(age=DAY)
+    world.pass_time(3 * DAY)
+    assert do_all(upkeep) == 4
+    assert world.seqs() == list(range(701, 711))
+
+
+def test_ages_are_looked_at_now_and_then_only(world: World) -> None:
+    upkeep = world.upkeep(age=DAY)
+    assert upkeep.rest == DAY / 1000
+    assert do_all(upkeep) == 0
+    world.write(events(1, 3, ts=BEGIN - 2 * DAY))
+    world.pass_time(10)
+    assert do_all(upkeep) == 0
+    world.pass_time(80)
+    assert do_all(upkeep) == 1
+
+
+@pytest.mark.parametrize(("age", "rest"), [(0, None), (60, 1.0), (30 * DAY, 2592.0), (365 * DAY, HOUR)])
+def test_the_rest_between_two_looks_follows_the_age(world: World, age: float, rest: float | None) -> None:
+    assert world.upkeep(age=age).rest == rest
+
+
+def test_without_an_age_nothing_is_too_old(world: World) -> None:
+    world.write(events(1, 3, ts=0.0))
+    assert do_all(world.upkeep(age=0)) == 0
+
+
+def test_a_clock_set_forward_an_hour_deletes_nothing_early(world: World) -> None:
+    upkeep = world.upkeep(age=HOUR / 2)
+    world.write([event(seq, ts=world.wall) for seq in range(1, 100)])
+    world.wall += HOUR
+    world.pass_time(60)
+    do_all(upkeep)
+    assert len(world.seqs()) == 99
+    world.pass_time(HOUR / 2)
+    do_all(upkeep)
+    assert world.seqs() == []
+
+
+def test_a_clock_set_back_an_hour_keeps_nothing_for_ever(world: World) -> None:
+    upkeep = world.upkeep(age=HOUR / 2)
+    world.write(events(1, 11, ts=world.wall))
+    world.wall -= HOUR
+    world.write(events(11, 41, ts=world.wall))
+    world.pass_time(HOUR / 2 - 60)
+    do_all(upkeep)
+    assert len(world.seqs()) == 40
+    world.pass_time(120)
+    do_all(upkeep)
+    assert world.seqs() == []  # the first ones are older than the others, whatever their clock said
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_log_is_moved_into_the_file_after_a_write(world: World) -> None:
+    upkeep = world.upkeep()
+    world.write(events(1, 1000, size=10_000))
+    assert world.database.log_bytes() > 8 * 1024**2
+    upkeep.catch_up(0, is_awaited=lambda: True)
+    world.write(events(1000, 1001))
+    assert world.database.log_bytes() < 1024**2
+
+
+def test_a_file_that_is_mostly_unused_shrinks(world: World) -> None:
+    world.write(events(1, 2001, size=20_000))
+    world.database.move_log()
+    before = world.database.path.stat().st_size
+    do_all(world.upkeep(kept=10))
+    world.database.move_log()
+    unused, pages = world.database.free_pages()
+    assert unused <= 4096
+    assert world.database.path.stat().st_size == pages * 4096 < before / 2
+    assert len(world.seqs()) == 10
