@@ -66,7 +66,11 @@ class Serving:
         current = changed_profiles(before, await self._profiles())
         if current is not None:
             self.pool.tell(ProfilesChanged(current))
-        await self.prewarm()
+        try:
+            await self.prewarm()
+        except PoolError as exc:  # the settings hold by now; nothing is kept warm until the cause is mended
+            self.pool.tell(Prewarmed(()))
+            self._tell("prewarm_failed", {"reason": exc.message})
 
     async def _profiles(self) -> list[CapabilityProfile]:
         """What every agent in every role yields, and every session with a model or a thinking level of its own."""
