@@ -11,7 +11,6 @@ from rich.console import Console, RenderableType
 
 from doors.control_client import ControlClient
 from doors.doctor import Check, Verdict
-from doors.event_texts import fields
 from doors.route_view import route_view
 from doors.session_views import history_view, session_view
 from doors.tables import checks_table, explanation_table, sessions_table, status_view, waiting_table, workers_table
@@ -108,8 +107,10 @@ def show_reload(client: ControlClient, *, as_json: bool) -> None:
     result = client.call("reload")
     if as_json:
         print_json(result)
-    else:
-        sys.stdout.write(f"the settings hold  {fields(result)}".rstrip() + "\n")
+        return
+    sys.stdout.write(f"changed: {clean(', '.join(result['changed']) or 'nothing')}\n")
+    if result["needs_restart"]:
+        sys.stdout.write(f"holds from the next start on: {clean(', '.join(result['needs_restart']))}\n")
 
 
 def watch_status(client: ControlClient) -> None:

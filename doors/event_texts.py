@@ -69,6 +69,8 @@ def tell(event: EventEnvelope, place: str = "") -> list[str]:
     ``place``: the options by which such a command finds the same supervisor.
     """
     data = data_of(event)
+    if event.session and data.get("session") == event.session:
+        del data["session"]  # the event is of that session: said once is enough
     lines = [_WORDS.get(event.type, fields)(data)]
     if event.type == "permission_required":
         lines.append(approve_command(data, event.session, place))

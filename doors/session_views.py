@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from doors.event_texts import fields
+from doors.event_texts import approve_command, call_text, fields
 from doors.texts import clean, clean_stream
 
 __all__ = ["history_view", "session_view"]
@@ -24,7 +24,10 @@ def session_view(session: Record, _width: int) -> Table:
     """What is known of a conversation, a line each."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in session.items():
-        if value not in (None, "", [], {}):
+        if name == "pending_permissions":
+            for call in value:
+                table.add_row(Text("asks", "dim"), _question(call, str(session.get("key", ""))))
+        elif value not in (None, "", [], {}):
             table.add_row(Text(clean(name), "dim"), Text(_fact(name, value), overflow="fold"))
     return table
 
@@ -36,6 +39,12 @@ def history_view(history: Record, _width: int) -> RenderableType:
         return Text("nothing was said yet", "dim")
     parts = [part for message in messages for part in _message(message)]
     return Group(*parts[:-1])  # the last one is the empty line behind a message
+
+
+def _question(call: Record, session: str) -> Text:
+    """A call that waits for approval, and what to type so that it may go on."""
+    data = {"call": call}
+    return Text(f"{call_text(data)}\n", overflow="fold").append(approve_command(data, session), "bold")
 
 
 def _fact(name: str, value: Any) -> str:

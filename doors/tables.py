@@ -1,5 +1,6 @@
 """The status document as tables: what ``pool status`` and the listings show. Pure: documents in, renderables out."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +17,10 @@ __all__ = ["checks_table", "explanation_table", "sessions_table", "status_view",
 Record = dict[str, Any]
 
 _STATE_STYLES = {
-    **dict.fromkeys(("leased", "active", "running"), "green"),
-    **dict.fromkeys(("starting", "parking", "paused", "half_open"), "yellow"),
+    **dict.fromkeys(("leased", "active", "running", "WORKING"), "green"),
+    **dict.fromkeys(("starting", "parking", "paused", "half_open", "PAUSED"), "yellow"),
     **dict.fromkeys(("stopping", "dead", "draining", "closed", "open", "suspended", "failed"), "red"),
-    **dict.fromkeys(("idle", "parked"), "dim"),
+    **dict.fromkeys(("idle", "parked", "READY"), "dim"),
 }
 _VERDICTS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "missing": ("MISSING", "red")}
 
@@ -69,14 +70,16 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
 
 
 def sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
-    """One line a conversation."""
+    """One line a conversation; of its transcript the file's name, the directory being that of all."""
     columns = [
         Column("SESSION", lambda s: clean(s["key"]), stretches=True),
-        Column("STATE", lambda s: _state("failed" if s.get("failed") else s["state"])),
+        Column("STATE", lambda s: _state(s["state"])),
         Column("WORKER", lambda s: clean(s["worker"])),
-        Column("HOLDS", lambda s: clean(s["holds"]), right=True, optional=1),
-        Column("WAITING", lambda s: clean(s.get("waiting", 0)), right=True),
-        Column("TRANSCRIPT", lambda s: clean(s["transcript"]), stretches=True),
+        Column("WAITING", lambda s: clean(s["waiting"]), right=True),
+        Column("ASKS", lambda s: clean(len(s["pending_permissions"]) or "-"), right=True, optional=1),
+        Column("AGENT/ROLE", _agent_and_role, stretches=True, optional=2),
+        Column("USED", lambda s: time.strftime("%m-%d %H:%M", time.localtime(s["updated_at"])), optional=3),
+        Column("TRANSCRIPT", lambda s: clean((s["transcript"] or "-").rpartition("/")[2]), stretches=True, optional=4),
     ]
     return make_table(columns, sessions, width, empty="no sessions")
 

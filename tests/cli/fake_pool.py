@@ -20,7 +20,7 @@ from profiles import ProfilesSettings
 from router.route import route
 from router.settings import RouterSettings
 from router.source import MessageSource
-from tests.doors.test_tables import DOCUMENT
+from tests.doors.test_tables import CONVERSATIONS, DOCUMENT
 
 __all__ = ["EXPLANATION", "HISTORY", "OUTCOME", "SESSION", "Bench", "FakePool", "envelope", "serving"]
 
@@ -104,12 +104,12 @@ class FakePool:
             "waiting.list": DOCUMENT["waiting"],
             "explain": EXPLANATION,
             "drain": {"drained": asked.get("timeout") != 0.5},
-            "reload": {"file": "/pool.toml", "recycled": ["w1"]},
+            "reload": {"changed": ["pool.max", "log.level"], "needs_restart": ["data_dir"]},
             "agent": {"run_id": asked.get("run"), "session": "ada", "status": "accepted", "accepted_at": 1.0},
             "agent.wait": OUTCOME,
             "abort": {"session": asked.get("session"), "aborted": asked.get("session") != "quiet"},
             "delegate": {"run_id": "d1", "status": "accepted"} if asked.get("mode") == "async" else OUTCOME,
-            "sessions.list": DOCUMENT["sessions"],
+            "sessions.list": CONVERSATIONS,
             "sessions.get": SESSION,
             "sessions.history": HISTORY,
         }

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import cli
 from tests.cli.fake_pool import EXPLANATION, HISTORY, SESSION, Bench
-from tests.doors.test_tables import DOCUMENT
+from tests.doors.test_tables import CONVERSATIONS, DOCUMENT
 
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "prompt", "wait", "steer", "abort", "approve", "deny"]
 COMMANDS += ["delegate", "sessions", "status", "workers", "waiting", "events", "explain", "route", "worker"]
@@ -199,10 +199,10 @@ def test_a_listing_is_a_table(bench: Bench, command: list[str], words: str) -> N
     [
         (["status"], DOCUMENT),
         (["workers"], DOCUMENT["workers"]),
-        (["sessions"], DOCUMENT["sessions"]),
+        (["sessions"], CONVERSATIONS),
         (["waiting"], DOCUMENT["waiting"]),
         (["explain", "-r", "default"], EXPLANATION),
-        (["sessions", "list"], DOCUMENT["sessions"]),
+        (["sessions", "list"], CONVERSATIONS),
         (["sessions", "get", "ada"], SESSION),
         (["sessions", "history", "ada"], HISTORY),
     ],
@@ -218,7 +218,11 @@ def test_a_listing_as_json_is_the_document_itself(bench: Bench, command: list[st
         (["resume"], "running", ("resume", {})),
         (["drain", "--timeout", "3s"], "drained", ("drain", {"timeout": 3.0})),
         (["worker", "recycle", "w1"], "worker w1 will be replaced", ("workers.recycle", {"worker": "w1"})),
-        (["reload"], 'the settings hold  file=/pool.toml  recycled=["w1"]', ("reload", {})),
+        (
+            ["reload"],
+            "changed: pool.max, log.level\nholds from the next start on: data_dir",
+            ("reload", {}),
+        ),
         (["steer", "-s", "a", "go on"], "steered", ("steer", {"session": "a", "text": "go on"})),
         (["abort", "-s", "a", "--run", "r1"], "aborted", ("abort", {"session": "a", "run": "r1"})),
         (["approve", "c1"], "c1 is allowed", ("decide", {"call_id": "c1", "decision": "allow"})),

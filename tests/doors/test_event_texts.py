@@ -40,6 +40,11 @@ def test_an_event_is_told_by_what_matters_in_it(type_: str, data: Any, words: st
     assert tell(event(type_, data)) == [words]
 
 
+def test_the_session_is_not_told_twice() -> None:
+    assert tell(event("session_bound", {"session": "ada", "worker": "w1"})) == ["worker=w1"]
+    assert tell(event("worker_bound", {"session": "bob"})) == ["session=bob"]
+
+
 def test_a_call_that_waits_for_approval_comes_with_its_command() -> None:
     told = tell(event("permission_required", {"call": CALL}, session="it's"), " --socket /s")
     assert told == ["exec ls -la", "pool approve --socket /s -s 'it'\"'\"'s' c1"]

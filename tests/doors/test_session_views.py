@@ -21,6 +21,12 @@ def test_what_is_known_of_a_conversation_is_a_line_each_and_what_is_not_is_left_
     assert printed(session_view(session, 60)) == 'key     ada\nstatus  READY\nsource  channel=sms  chat_id="a b"'
 
 
+def test_what_it_asks_comes_with_the_command_to_answer() -> None:
+    call = {"id": "c1", "name": "exec", "input_preview": "ls"}
+    shown = printed(session_view({"key": "ada", "pending_permissions": [call]}, 60))
+    assert shown == "key   ada\nasks  exec ls\n      pool approve -s ada c1"
+
+
 def test_times_are_shown_as_people_read_them() -> None:
     assert " 19" in printed(session_view({"created_at": 0.0}, 60)) or " 20" in printed(
         session_view({"created_at": 0.0}, 60)

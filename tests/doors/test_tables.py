@@ -37,6 +37,34 @@ def waiter(**others: Any) -> dict[str, Any]:
     return base | {"why": "all 4 workers are busy"} | others
 
 
+CONVERSATIONS: list[dict[str, Any]] = [
+    {
+        "key": "ada",
+        "agent": "main",
+        "role": "default",
+        "state": "PAUSED",
+        "worker": "w1",
+        "turn": "t1",
+        "waiting": 2,
+        "transcript": "/data/2026.jsonl",
+        "created_at": 0.0,
+        "updated_at": 0.0,
+        "pending_permissions": [{"id": "c1", "name": "exec", "input_preview": "ls"}],
+    },
+    {
+        "key": "bob",
+        "agent": "main",
+        "role": "default",
+        "state": "READY",
+        "worker": None,
+        "turn": None,
+        "waiting": 0,
+        "transcript": None,
+        "created_at": 0.0,
+        "updated_at": 0.0,
+        "pending_permissions": [],
+    },
+]
 DOCUMENT: dict[str, Any] = {
     "pool": {
         "total": 4,
@@ -134,12 +162,28 @@ def test_nothing_a_stranger_chose_reaches_the_terminal_raw() -> None:
         for view in (
             workers_table([worker("w1", session=evil, role=evil)], 140),
             waiting_table([waiter(session=evil, why=evil)], 140),
-            sessions_table([{**DOCUMENT["sessions"][0], "key": evil, "transcript": evil}], 140),
+            sessions_table([{**CONVERSATIONS[0], "key": evil, "transcript": evil}], 140),
         )
     )
     assert "\x1b" not in shown
     assert "\r" not in shown
     assert "[red]evil" in shown
+
+
+def test_a_conversation_is_listed_with_what_it_does_and_what_it_asks() -> None:
+    lines = draw(sessions_table(CONVERSATIONS, 140)).splitlines()
+    assert lines[0].split() == ["SESSION", "STATE", "WORKER", "WAITING", "ASKS", "AGENT/ROLE", "USED", "TRANSCRIPT"]
+    assert lines[1].split()[:6] == ["ada", "PAUSED", "w1", "2", "1", "main/default"]
+    assert lines[1].endswith("2026.jsonl")
+    assert lines[2].split()[:5] == ["bob", "READY", "-", "0", "-"]
+    assert draw(sessions_table(CONVERSATIONS, 60)).splitlines()[0].split() == [
+        "SESSION",
+        "STATE",
+        "WORKER",
+        "WAITING",
+        "ASKS",
+        "AGENT/ROLE",
+    ]
 
 
 def test_an_explanation_names_the_level_and_the_difference_of_every_worker() -> None:
