@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 import trio
+from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from errors import AcquireTimeout, PoolError, PoolSaturated, RequestTimeout, RunAborted
 from gateway.desk import Desk
@@ -263,6 +264,8 @@ class Conductor:
         await self._conduct(turn)
 
     async def _conduct(self, turn: Turn) -> None:
+        clear_contextvars()  # whatever request, of whatever session, happened to set it off
+        bind_contextvars(session=turn.session, run=turn.leader.request.run_id)
         self._desk.began(turn)
         try:
             report = await turn.execute()

@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from errors import AcquireTimeout, InternalError
-from gateway.events import EventBus
+from gateway.events import EventBus, TextKind
 from gateway.events.translate import Single, Step, TextPieces
 from gateway.ledger import Ledger
 from gateway.media import check_media
@@ -118,18 +118,26 @@ class Desk:
 
     def publish(self, turn: Turn, steps: list[Step]) -> None:
         """See ``TurnDesk.publish``."""
-        run_id = turn.leader.request.run_id
         for step in steps:
             match step:
+                case TextPieces(type="text_chunk"):
+                    self._publish_text(turn, "text_chunk", turn.leading.take(step.pieces))
                 case TextPieces():
-                    self._bus.publish_text(turn.session, step.type, step.pieces, run_id=run_id)
-                    if turn.style.reasoning and step.type == "think_chunk":
+                    self._publish_text(turn, step.type, step.pieces)
+                    if turn.style.reasoning:
                         turn.shaper.feed(step.type, {"delta": "".join(map(msgspec.json.decode, step.pieces))})
                 case Single():
-                    self._bus.publish(turn.session, step.channel, step.type, step.data, run_id=run_id)
-                    self._permissions.note(turn.session, step)
-                    if step.type.startswith(_SHAPING):
-                        turn.shaper.feed(step.type, msgspec.to_builtins(step.data))
+                    self._publish_single(turn, step)
+
+    def _publish_text(self, turn: Turn, type_: TextKind, pieces: list[msgspec.Raw]) -> None:
+        self._bus.publish_text(turn.session, type_, pieces, run_id=turn.leader.request.run_id)
+
+    def _publish_single(self, turn: Turn, event: Single) -> None:
+        if event.type.startswith(_SHAPING):
+            self._publish_text(turn, "text_chunk", turn.leading.end())
+            turn.shaper.feed(event.type, msgspec.to_builtins(event.data))
+        self._bus.publish(turn.session, event.channel, event.type, event.data, run_id=turn.leader.request.run_id)
+        self._permissions.note(turn.session, event)
 
     async def room(self) -> None:
         """See ``TurnDesk.room``."""
@@ -170,6 +178,7 @@ class Desk:
 
     async def shape(self, turn: Turn, report: TurnReport) -> Reply | None:
         """What of the turn's answer is shown, and which files it hands over; None where it has no answer."""
+        self._publish_text(turn, "text_chunk", turn.leading.end())
         if report.result is None:
             return None
         _outputs, reply = turn.shaper.finish(report.result.text)

@@ -11,6 +11,7 @@ import trio
 from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited
 from gateway.events.translate import Step, Translator
 from gateway.lanes.actions import StartTurn
+from gateway.leading import LeadingText
 from gateway.replies import ReplyShaper, ReplyStyle
 from gateway.run import Run
 from pool.lease import Lease, PromptStream
@@ -91,6 +92,7 @@ class Turn:
         self.style = ReplyStyle()
         self.shaper = ReplyShaper(self.style)
         """What its answer will look like; both are the desk's to set."""
+        self.leading = LeadingText()
         self._text = start.text
         self._desk = desk
         self._translator = Translator()

@@ -5,6 +5,7 @@ per reset; callers wait on their own ticket. Every change goes through ``_apply`
 awaiting, so the machine sees one stimulus after the other.
 """
 
+import contextvars
 import itertools
 import random
 from collections.abc import AsyncIterator, Callable
@@ -278,7 +279,8 @@ class Pool:
             case Spawn():
                 life = WorkerLife(action.worker, action.profile, self._settings, trio.current_time())
                 self._lives[action.worker] = life
-                self._nursery.start_soon(self._live, life)
+                # in a context of its own: a worker outlives the request that happened to need it
+                contextvars.Context().run(self._nursery.start_soon, self._live, life)
             case Stop():
                 self._lives[action.worker].request_stop(action.reason, force=action.force)
             case Notify():

@@ -1,7 +1,7 @@
 """The event bus: every event of every session in one order, durable where it must be, replayed without a gap."""
 
-from gateway.events.bus import BusStatistics, EventBus
+from gateway.events.bus import BusStatistics, EventBus, TextKind
 from gateway.events.cursor import EventCursor
 from gateway.events.encode import EncodedEvents
 
-__all__ = ["BusStatistics", "EncodedEvents", "EventBus", "EventCursor"]
+__all__ = ["BusStatistics", "EncodedEvents", "EventBus", "EventCursor", "TextKind"]

@@ -98,6 +98,7 @@ class EventBus:
                 upto = self._gate.last
                 is_durable = await self.store.flush()
                 self._open_gate(upto if is_durable else self._gate.last)
+                self.discarded_below(await self.store.oldest_seq())
         finally:
             self.close()
 

@@ -136,13 +136,13 @@ def unfold(rows: Iterable[EventRow], after: int) -> Iterator[EventEnvelope]:
 
 def _entries(rows: Iterable[EventRow], after: int) -> Iterator[_Entry]:
     for row in rows:
-        if row.type not in CHUNK_OF:
+        if row.type in CHUNK_OF:
+            for first, texts in _groups.decode(row.data):
+                seen = max(0, after + 1 - first)
+                if seen < len(texts):
+                    yield first + seen, row, texts[seen:]
+        elif row.seq > after:
             yield row.seq, row, []
-            continue
-        for first, texts in _groups.decode(row.data):
-            seen = max(0, after + 1 - first)
-            if seen < len(texts):
-                yield first + seen, row, texts[seen:]
 
 
 def _belong_together(one: EventRow, other: EventRow) -> bool:
