@@ -44,7 +44,7 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         settings: everything that can be set.
         data_dir: transcripts, logs, state; one supervisor at a time.
         socket: where the control socket is bound.
-        live: draw one line of figures on the terminal instead of writing log lines.
+        live: stderr is a terminal: draw one line of figures there, and only what is no routine above it.
         reread: reads the settings again, the same way; raises SettingsError.
 
     Raises:
@@ -52,17 +52,29 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
     """
     with (
         DataDirLock(data_dir, socket),
-        Narrator(live=live) as narrator,
+        Narrator(live=live, settings=settings.log) as narrator,
         ServiceManager(os.environ, narrator.log) as manager,
     ):
+
+        def read_again() -> Settings:
+            fresh = reread()
+            narrator.hide(_values_of_environments(fresh))
+            return fresh
+
+        narrator.hide(_values_of_environments(settings))
         supervisor = Supervisor(
-            settings, data_dir=data_dir, socket=socket, narrator=narrator, manager=manager, reread=reread
+            settings, data_dir=data_dir, socket=socket, narrator=narrator, manager=manager, reread=read_again
         )
         try:
             trio.run(supervisor.run)
         except* PoolError as group:
             raise _first_of(group) from None
         return 0
+
+
+def _values_of_environments(settings: Settings) -> list[str]:
+    """What agents are given in their environment may be secret, whatever the variable is called."""
+    return [value for agent in settings.agents.values() for value in agent.env.values()]
 
 
 def _first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:

@@ -1,30 +1,41 @@
 """What ``pool run`` shows: on a terminal one line of figures that stays at the bottom, elsewhere one line an event."""
 
-import datetime as dt
+import contextlib
+import functools
+import os
 import queue
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, TextIO
 
-import msgspec
+import structlog
 import trio
 
-from doors.texts import clean, span
+from doors.log_settings import LogSettings
+from doors.logs import opened_log, render_json, render_line
+from doors.redaction import Redactor
+from doors.texts import span
 from pool.statistics import PoolStatistics
 
-__all__ = ["Narrator", "log_line", "render_line"]
+__all__ = ["Narrator", "render_figures"]
 
 _QUEUED_LINES = 1000
 _REDRAW_SECONDS = 1.0
 _CLOSE_SECONDS = 1.0
 _CLEAR = "\r\x1b[2K"
-_ROUTINE = frozenset(
-    {"session_bound", "session_parked", "session_resumed", "worker_spawned", "worker_ready", "worker_evicted"}
-)
+_EVERY_TURN = frozenset({"session_bound", "session_parked", "session_resumed"})
+"""Far too many for a log, unless somebody asks for everything."""
+_ROUTINE = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
 """Told by the figures already; on a terminal they would only scroll by."""
+_TROUBLE = frozenset(
+    {"breaker_opened", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated", "worker_error"}
+    | {"store_degraded", "store_rows_refused", "store_unusable"}
+)
+_TAKEN = frozenset({"event", "level", "logger", "ts"})
 _EXPECTED_EXITS = frozenset({"evicted", "retired", "idle", "operator", "drained", "closed"})
 
 
@@ -32,52 +43,81 @@ class Narrator:
     """Tells a terminal or a log what the supervisor does, from a thread: a terminal that is held must not hold it.
 
     What cannot be written in time is dropped, and the number of lines dropped is told when writing goes on. A context
-    manager; ``close`` gives the last lines a second.
+    manager: while it is entered, every logger of the process writes here too; leaving it gives the last lines a second.
     """
 
-    def __init__(self, *, live: bool, out: TextIO | None = None) -> None:
-        self._live = live
+    def __init__(
+        self,
+        *,
+        live: bool,
+        settings: LogSettings | None = None,
+        out: TextIO | None = None,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        """``live``: ``out`` (stderr) is a terminal. ``env``: says whether it shows colours (``NO_COLOR``, ``TERM``)."""
+        self._settings = settings or LogSettings()
+        is_human = self._settings.format == "human" or (self._settings.format == "auto" and live)
+        can_draw = live and env.get("TERM") != "dumb"
+        self._live = can_draw and is_human
+        is_coloured = can_draw and not env.get("NO_COLOR")
+        self._render = functools.partial(render_line, is_coloured=is_coloured) if is_human else render_json
         self._out = out or sys.stderr
+        self._redactor = Redactor()
+        self._log = contextlib.ExitStack()
+        self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
         self._thread = threading.Thread(target=self._write_all, name="narrator", daemon=True)
-        self._thread.start()
 
     def __enter__(self) -> Self:
+        self._logger = self._log.enter_context(opened_log(self._settings, self.write, self._render, self._redactor))
+        self._thread.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.close()
+        self._log.close()
+        if self._thread.is_alive():
+            self._put_last()
+            self._thread.join(_CLOSE_SECONDS)
 
-    def log(self, event: str, data: dict[str, Any]) -> None:
+    def hide(self, values: Iterable[str]) -> None:
+        """Show these values in no line from now on: what the environments of profiles hold, for example."""
+        self._redactor.hide(values)
+
+    def log(self, event: str, data: Mapping[str, Any]) -> None:
         """Tell of an event; never blocks."""
-        if not self._live or _is_notable(event, data):
-            self._put("line", log_line(event, data, dt.datetime.now(dt.UTC)))
+        fields = {f"{key}_" if key in _TAKEN else key: value for key, value in data.items()}
+        getattr(self._logger, self._level(event, data))(event, **fields)
+
+    def write(self, line: str) -> None:
+        """Write a line as it is, above the figures; never blocks."""
+        self._put("line", line)
 
     def ready(self, socket: Path, data_dir: Path) -> None:
         """Tell that clients can connect."""
         self.log("ready", {"socket": str(socket), "data_dir": str(data_dir)})
 
+    def _level(self, event: str, data: Mapping[str, Any]) -> str:
+        if event == "worker_exited" and data.get("cause") not in _EXPECTED_EXITS:
+            return "warning"
+        if event in _TROUBLE:
+            return "warning"
+        return "debug" if event in _EVERY_TURN or (self._live and event in _ROUTINE) else "info"
+
     async def follow(self, statistics: Callable[[], PoolStatistics]) -> None:
         """Keep the line of figures true until cancelled: looked at once a second, redrawn when it has changed."""
         drawn = ""
         while self._live:
-            line = render_line(statistics(), shutil.get_terminal_size().columns - 1)
+            line = render_figures(statistics(), shutil.get_terminal_size().columns - 1)
             if line != drawn:
                 self._put("figures", line)
                 drawn = line
             await trio.sleep(_REDRAW_SECONDS)
 
-    def close(self) -> None:
-        """Write what is left, within a second."""
-        if self._thread.is_alive():
-            self._put_last()
-            self._thread.join(_CLOSE_SECONDS)
-
     def _put(self, kind: str, text: str) -> None:
         try:
             if self._dropped:
-                self._queue.put_nowait(("line", f"{self._dropped} lines were dropped: nobody read them in time"))
+                self._queue.put_nowait(("line", self._render(_loss(self._dropped))))
                 self._dropped = 0
             self._queue.put_nowait((kind, text))
         except queue.Full:
@@ -113,13 +153,12 @@ class Narrator:
         return figures
 
 
-def log_line(event: str, data: dict[str, Any], at: dt.datetime) -> str:
-    """``2026-01-02T03:04:05Z worker_exited worker=w1 error="exited with code 3"``: texts with spaces are quoted."""
-    fields = "".join(f" {clean(key)}={_value(value)}" for key, value in data.items() if value is not None)
-    return f"{at:%Y-%m-%dT%H:%M:%SZ} {event}{fields}"
+def _loss(count: int) -> dict[str, Any]:
+    """The event that tells of lines which nobody read in time."""
+    return {"ts": time.time(), "level": "warning", "event": "lines_dropped", "count": count}
 
 
-def render_line(figures: PoolStatistics, width: int) -> str:
+def render_figures(figures: PoolStatistics, width: int) -> str:
     """The pool in one line of at most ``width`` characters."""
     pool = figures.pool
     parts = [
@@ -135,14 +174,3 @@ def render_line(figures: PoolStatistics, width: int) -> str:
     if pool.mode != "running":
         parts.insert(1, pool.mode)
     return "  ".join(parts)[: max(width, 0)]
-
-
-def _is_notable(event: str, data: dict[str, Any]) -> bool:
-    return event not in _ROUTINE and not (event == "worker_exited" and data.get("cause") in _EXPECTED_EXITS)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, str):
-        text = clean(value)
-        return text if text and " " not in text and '"' not in text else msgspec.json.encode(text).decode()
-    return msgspec.json.encode(value).decode()

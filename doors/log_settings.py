@@ -7,7 +7,7 @@ import msgspec
 __all__ = ["LogFormat", "LogLevel", "LogSettings"]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
-LogFormat = Literal["text", "json"]
+LogFormat = Literal["auto", "human", "json"]
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,5 +15,5 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     level: LogLevel = "info"
     """What is less important than this is left out."""
-    format: LogFormat = "text"
-    """Lines for people (text), or one JSON object a line (json)."""
+    format: LogFormat = "auto"
+    """Lines for people (human), one JSON object a line (json), or whatever suits where they go (auto)."""

@@ -83,7 +83,7 @@ class SupervisorProcess:
         with self._process.stderr as lines:
             for line in lines:
                 self._log.append(line.decode(errors="replace"))
-                if b" ready " in line:
+                if b'"event":"ready"' in line:
                     self._ready.set()
         self._ready.set()
 

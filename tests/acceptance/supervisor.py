@@ -57,11 +57,15 @@ class Supervisor:
         """Wait until it has logged ``event``."""
 
         def is_there() -> bool:
-            return self._ended or any(f" {event} " in line for line in self.log)
+            return self._ended or self.has_logged(event)
 
         with self._changed:
             assert self._changed.wait_for(is_there, _START_LIMIT), "".join(self.log)
-        assert any(f" {event} " in line for line in self.log), "".join(self.log)
+        assert self.has_logged(event), "".join(self.log)
+
+    def has_logged(self, event: str) -> bool:
+        """Whether a line of that event is there."""
+        return any(f'"event":"{event}"' in line for line in self.log)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A ``pool`` command that goes on."""

@@ -135,7 +135,7 @@ def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> N
 def test_a_signal_while_the_workers_end_does_not_end_the_supervisor_before_them(tmp_path: Path) -> None:
     clinging = [*COMMAND, *(f"--behaviour={name}" for name in ("no-answer", "ignore-eof", "ignore-sigterm"))]
     settings = tmp_path / "pool.toml"
-    settings.write_text(f"[agents.main]\ncommand = {clinging}\n")
+    settings.write_text(f'[agents.main]\ncommand = {clinging}\n[log]\nlevel = "debug"\n')
     with running_supervisor(tmp_path, "--config", str(settings)) as supervisor:
         unanswered = supervisor.start("prompt", "-s", "alice", "hello")
         supervisor.wait_for_turn("alice")

@@ -1,18 +1,18 @@
 """What the supervisor says while it runs, and that nobody can hold it by not listening."""
 
-import datetime as dt
 import io
+import logging
 import os
 import threading
 from typing import Any, cast
 
+import msgspec
 import pytest
 import trio
 
-from doors.live import Narrator, log_line, render_line
+from doors.live import Narrator, render_figures
+from doors.log_settings import LogFormat, LogSettings
 from pool.statistics import PoolStatistics
-
-AT = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
 
 
 class Figures:
@@ -36,91 +36,184 @@ def figures(**pool: Any) -> PoolStatistics:
 
 def test_the_line_shows_the_pool_at_a_glance() -> None:
     line = "pool 3/4  2 leased  1 idle  5 waiting  7 sessions  12 turns  acquire p99 20 ms"
-    assert render_line(figures(), 200) == line
-    assert render_line(figures(mode="paused", starting=1), 200).startswith(
+    assert render_figures(figures(), 200) == line
+    assert render_figures(figures(mode="paused", starting=1), 200).startswith(
         "pool 3/4  paused  2 leased  1 idle  1 starting"
     )
 
 
 @pytest.mark.parametrize("width", [-1, 0, 10, 40])
 def test_the_line_is_never_wider_than_the_terminal(width: int) -> None:
-    assert len(render_line(figures(), width)) == max(width, 0)
+    assert len(render_figures(figures(), width)) == max(width, 0)
 
 
-def test_a_log_line_is_one_line_of_readable_fields() -> None:
-    data = {"worker": "w1", "error": "it said:\n\x1b[31mboom", "session": None, "turns": 3, "empty": ""}
-    assert log_line("worker_exited", data, AT) == (
-        '2026-01-02T03:04:05Z worker_exited worker=w1 error="it said: \\\\x1b[31mboom" turns=3 empty=""'
-    )
+def narrator_to(out: io.StringIO, *, live: bool, **others: Any) -> Narrator:
+    return Narrator(live=live, out=out, env={"NO_COLOR": "1", "TERM": "xterm"}, **others)
 
 
-def told(narrator: Narrator, out: io.StringIO) -> list[str]:
-    narrator.close()
+def told(out: io.StringIO) -> list[str]:
+    """The lines for people, without their times."""
     lines = out.getvalue().replace("\r\x1b[2K", "").split("\n")
     return [line.partition("Z ")[2] for line in lines if line]
 
 
-def test_without_a_terminal_every_event_is_a_line() -> None:
+def objects(out: io.StringIO) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in out.getvalue().splitlines()]
+
+
+# --- what is told, and how ------------------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_every_event_is_a_json_object() -> None:
     out = io.StringIO()
-    narrator = Narrator(live=False, out=out)
-    narrator.log("worker_spawned", {"worker": "w1"})
-    narrator.log("session_bound", {"session": "a b"})
-    assert told(narrator, out) == ["worker_spawned worker=w1", 'session_bound session="a b"']
+    with narrator_to(out, live=False) as narrator:
+        narrator.log("worker_spawned", {"worker": "w1"})
+        narrator.log("worker_exited", {"worker": "w1", "cause": "killed", "error": "it was \n killed"})
+    spawned, exited = objects(out)
+    assert {"level": "info", "event": "worker_spawned", "worker": "w1"}.items() < spawned.items()
+    assert {"level": "warning", "event": "worker_exited", "error": "it was \n killed"}.items() < exited.items()
+    assert '"event":"worker_spawned"' in out.getvalue()
 
 
 def test_on_a_terminal_only_what_is_not_routine_scrolls_by() -> None:
     out = io.StringIO()
-    narrator = Narrator(live=True, out=out)
-    narrator.log("session_bound", {"session": "a"})
-    narrator.log("worker_exited", {"worker": "w1", "cause": "idle"})
-    narrator.log("worker_exited", {"worker": "w2", "cause": "crashed"})
-    assert told(narrator, out) == ["worker_exited worker=w2 cause=crashed"]
+    with narrator_to(out, live=True) as narrator:
+        narrator.log("worker_spawned", {"worker": "w1"})
+        narrator.log("worker_exited", {"worker": "w1", "cause": "idle"})
+        narrator.log("worker_exited", {"worker": "w2", "cause": "crashed"})
+        narrator.log("ready", {"socket": "/s", "nothing": None})
+    assert told(out) == ["warning worker_exited worker=w2 cause=crashed", "ready socket=/s"]
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_what_comes_with_every_turn_is_there_for_who_asks_for_everything(*, live: bool) -> None:
+    out = io.StringIO()
+    with narrator_to(out, live=live) as narrator:
+        narrator.log("session_bound", {"session": "a"})
+    assert out.getvalue() == ""
+    with narrator_to(out, live=live, settings=LogSettings(level="debug", format="human")) as narrator:
+        narrator.log("session_bound", {"session": "a"})
+    assert told(out) == ["debug session_bound session=a"]
+
+
+def test_what_is_less_important_than_the_level_is_left_out() -> None:
+    out = io.StringIO()
+    with narrator_to(out, live=False, settings=LogSettings(level="warning")) as narrator:
+        narrator.log("ready", {})
+        narrator.log("guard_lost", {"reason": "killed"})
+        logging.getLogger("pool.store").info("not worth it")
+        logging.getLogger("pool.store").warning("worth it")
+    assert [line["event"] for line in objects(out)] == ["guard_lost", "worth it"]
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "is_json"),
+    [(True, "auto", False), (False, "auto", True), (True, "json", True), (False, "human", False)],
+)
+def test_the_format_is_as_set_else_as_the_output_suits(*, live: bool, wanted: LogFormat, is_json: bool) -> None:
+    out = io.StringIO()
+    with narrator_to(out, live=live, settings=LogSettings(format=wanted)) as narrator:
+        narrator.log("ready", {"socket": "/s"})
+    assert out.getvalue().startswith("{") == is_json
+    assert out.getvalue().endswith("}\n" if is_json else "ready socket=/s\n")
+
+
+@pytest.mark.parametrize(
+    ("live", "env", "coloured"),
+    [
+        (True, {"TERM": "xterm"}, True),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"TERM": "xterm"}, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(*, live: bool, env: dict[str, str], coloured: bool) -> None:
+    out = io.StringIO()
+    with Narrator(live=live, settings=LogSettings(format="human"), out=out, env=env) as narrator:
+        narrator.log("guard_lost", {})
+    assert ("\x1b[" in out.getvalue().replace("\r\x1b[2K", "")) == coloured
+
+
+def test_what_is_to_be_hidden_is_in_no_line_whoever_says_it() -> None:
+    out = io.StringIO()
+    with narrator_to(out, live=False) as narrator:
+        narrator.hide(["correct-horse"])
+        narrator.log("worker_exited", {"worker": "w1", "error": "it said correct-horse", "api_key": "battery"})
+        logging.getLogger("pool.gateway").warning("correct-horse again, and password=%s", "battery")
+    assert "correct-horse" not in out.getvalue()
+    assert "battery" not in out.getvalue()
+    assert out.getvalue().count("***") == 4
+
+
+def test_an_events_own_fields_cannot_take_the_place_of_the_logs() -> None:
+    out = io.StringIO()
+    with narrator_to(out, live=False) as narrator:
+        narrator.log("ready", {"event": "other", "level": 9, "ts": 0, "logger": "x"})
+    (line,) = objects(out)
+    assert (line["event"], line["level"]) == ("ready", "info")
+    assert {"event_": "other", "level_": 9, "ts_": 0, "logger_": "x"}.items() < line.items()
+
+
+# --- the line of figures --------------------------------------------------------------------------------------------
 
 
 async def test_the_line_is_redrawn_when_it_changed_and_stays_below_what_is_logged(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     out = io.StringIO()
-    narrator = Narrator(live=True, out=out)
     seen = iter([figures(), figures(), figures(waiting=0)])
-    with trio.move_on_after(2.5):
-        await narrator.follow(lambda: next(seen))
-    narrator.log("guard_lost", {})
-    narrator.close()
+    with narrator_to(out, live=True) as narrator:
+        with trio.move_on_after(2.5):
+            await narrator.follow(lambda: next(seen))
+        narrator.log("ready", {})
     drawn = out.getvalue().split("\r\x1b[2K")
     assert [part.split("  ")[3] for part in drawn[1:3]] == ["5 waiting", "0 waiting"]
     assert drawn[3].endswith("acquire p99 20 ms\n")
-    assert "guard_lost\npool 3/4" in drawn[3]
+    assert "ready\npool 3/4" in drawn[3]
 
 
-async def test_without_a_terminal_there_is_no_line_to_follow() -> None:
-    narrator = Narrator(live=False, out=io.StringIO())
-    with trio.fail_after(1):
+@pytest.mark.parametrize(
+    ("live", "settings", "env"),
+    [
+        (False, LogSettings(), {"TERM": "xterm"}),
+        (True, LogSettings(format="json"), {"TERM": "xterm"}),
+        (True, LogSettings(), {"TERM": "dumb"}),
+    ],
+)
+async def test_where_it_could_not_be_redrawn_there_is_no_line_to_follow(
+    *, live: bool, settings: LogSettings, env: dict[str, str]
+) -> None:
+    out = io.StringIO()
+    with Narrator(live=live, settings=settings, out=out, env=env) as narrator, trio.fail_after(1):
         await narrator.follow(figures)
-    narrator.close()
+    assert out.getvalue() == ""
 
 
-def test_a_log_that_nobody_reads_costs_lines_but_no_time() -> None:
+# --- who does not read ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", ["json", "human"])
+def test_a_log_that_nobody_reads_costs_lines_but_no_time(wanted: LogFormat) -> None:
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "w") as out, os.fdopen(read_end, "rb") as reader:
-        narrator = Narrator(live=False, out=out)
-        for number in range(20_000):
-            narrator.log("event", {"number": number, "padding": "x" * 100})
-        lines: list[bytes] = []
-        drain = threading.Thread(target=lambda: lines.extend(reader))
-        drain.start()
-        while not any(b"Z after" in line for line in list(lines)):
-            narrator.log("after", {})
-        narrator.close()
+        with Narrator(live=False, settings=LogSettings(format=wanted), out=out) as narrator:
+            for number in range(5000):
+                narrator.log("event", {"number": number, "padding": "x" * 100})
+            lines: list[bytes] = []
+            drain = threading.Thread(target=lambda: lines.extend(reader))
+            drain.start()
+            while not any(b"after" in line for line in list(lines)):
+                narrator.log("after", {})
         out.close()
         drain.join(5)
-    assert len(lines) < 20_000
-    assert any(b"lines were dropped: nobody read them in time" in line for line in lines)
+    assert len(lines) < 5000
+    (loss,) = [line for line in lines if b"lines_dropped" in line][:1]
+    assert b"lines_dropped count=" in loss or msgspec.json.decode(loss)["count"] > 0
 
 
 def test_a_log_that_is_gone_does_not_end_the_supervisor() -> None:
     out = io.StringIO()
     out.close()
-    with Narrator(live=False, out=out) as narrator:
+    with narrator_to(out, live=False) as narrator:
         for _ in range(3000):
             narrator.log("event", {})

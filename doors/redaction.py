@@ -1,0 +1,128 @@
+"""What may not be written to a log as it is: secrets, control codes, endless texts. Pure."""
+
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["HIDDEN", "Redactor"]
+
+HIDDEN = "***"
+_MAX_CHARS = 4096
+_MAX_ITEMS = 100
+_MAX_DEPTH = 6
+_LARGEST_INT = 2**63
+_SHORTEST_VALUE = 6
+"""Shorter values of an environment are words such as ``1`` and ``true``: hiding those would hide the log."""
+
+_SECRET_WORDS = frozenset(
+    {"authorization", "apikey", "cookie", "cookies", "credential", "credentials"}
+    | {"passphrase", "passwd", "password", "secret", "secrets", "token"}
+)
+_SECRET_PAIRS = frozenset({("access", "key"), ("api", "key"), ("auth", "key"), ("private", "key"), ("signing", "key")})
+_COUNTS = frozenset({"count", "limit", "max", "usage", "used"})
+"""Beside ``token`` they make a number of tokens of it."""
+_ENVIRONMENTS = frozenset({"env", "environ", "environment"})
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+_NAMES = r"(?:authorization|(?:api|access|private)[_-]?key|token|passw(?:or)?d|passphrase|secret)s?"
+_SECRET_TEXTS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(cookie[\"']?\s{0,8}[:=]\s{0,8})[^\r\n]+",
+        rf"""({_NAMES}["']?\s{{0,8}}[:=]\s{{0,8}}["']?(?:(?:bearer|basic)\s+)?)(?!\d+\b)[^\s"',;&]+""",
+        r"\b(bearer\s+)[\w.~+/=-]{6,}",
+        r"(://[^\s:/@]{0,64}:)[^\s@/]+(?=@)",
+        r"(?<![\w-])()sk-[\w-]{8,}",
+        r"(?<![\w-])()(?:gh[pousr]_|github_pat_|xox[abprs]-|AKIA|AIza)[\w-]{10,}",
+        r"(?<![\w-])()eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]+)?",
+    )
+)
+_SUSPICIOUS = re.compile(
+    r"authorization|key|token|passw|passphrase|secret|cookie|bearer|://|sk-|gh[pousr]_|github|xox|AKIA|AIza|eyJ",
+    re.IGNORECASE,
+)
+"""What every one of them contains: most texts have none of it."""
+
+
+class Redactor:
+    """Makes of anything what a log may hold: None, booleans, numbers, clean texts, and lists and tables of these."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+        self._hidden: re.Pattern[str] | None = None
+
+    def hide(self, values: Iterable[str]) -> None:
+        """These values appear in no text from now on."""
+        self._values.update(value for value in values if len(value) >= _SHORTEST_VALUE)
+        longest_first = sorted(self._values, key=len, reverse=True)
+        self._hidden = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def fields(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of an event."""
+        return self._table(event, 0, is_secret=False)
+
+    def text(self, text: str) -> str:
+        """One text: bounded, without what looks like a secret, every control code but line ends and tabs visible."""
+        shown = text[: 2 * _MAX_CHARS]  # cut again below, so that no secret is cut before it is known as one
+        if self._hidden is not None:
+            shown = self._hidden.sub(HIDDEN, shown)
+        if _SUSPICIOUS.search(shown):
+            for pattern in _SECRET_TEXTS:
+                shown = pattern.sub(rf"\g<1>{HIDDEN}", shown)
+        if len(shown) > _MAX_CHARS:
+            shown = f"{shown[:_MAX_CHARS]}... (of {len(text)} characters)"
+        return shown if shown.isprintable() else "".join(map(_visible, shown))
+
+    def _value(self, value: Any, depth: int, *, is_secret: bool) -> Any:
+        match value:
+            case Mapping() if depth < _MAX_DEPTH:
+                return self._table(value, depth + 1, is_secret=is_secret)
+            case list() | tuple() if depth < _MAX_DEPTH:
+                items = [self._value(item, depth + 1, is_secret=is_secret) for item in value[:_MAX_ITEMS]]
+                return items if len(value) <= _MAX_ITEMS else [*items, f"... ({len(value) - _MAX_ITEMS} more)"]
+            case _ if is_secret and value is not None:
+                return HIDDEN
+            case _:
+                return self._scalar(value)
+
+    def _scalar(self, value: Any) -> bool | int | float | str | None:
+        match value:
+            case None | bool():
+                return value
+            case int() if abs(value) < _LARGEST_INT:
+                return int(value)
+            case float():
+                return float(value)
+            case _:
+                return self.text(_show(value))
+
+    def _table(self, table: Mapping[Any, Any], depth: int, *, is_secret: bool) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for key, value in list(table.items())[:_MAX_ITEMS]:
+            name = self.text(_show(key))
+            shown[name] = self._value(value, depth, is_secret=is_secret or _names_a_secret(name))
+        if len(table) > _MAX_ITEMS:
+            shown["..."] = f"{len(table) - _MAX_ITEMS} more"
+        return shown
+
+
+@functools.lru_cache(maxsize=256)
+def _names_a_secret(key: str) -> bool:
+    words = [word.lower() for word in _WORD.findall(key)]
+    if "token" in words and not _COUNTS.isdisjoint(words):
+        return False
+    is_pair = not _SECRET_PAIRS.isdisjoint(itertools.pairwise(words))
+    return is_pair or not _SECRET_WORDS.isdisjoint(words) or key.lower() in _ENVIRONMENTS
+
+
+def _show(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception as exc:  # noqa: BLE001  # whatever an object does when it is asked who it is, the log goes on
+        return f"<{type(value).__name__} that cannot be shown: {type(exc).__name__}>"
+
+
+def _visible(ch: str) -> str:
+    return ch if ch.isprintable() or ch in "\n\t" else ch.encode("unicode_escape").decode()
