@@ -54,6 +54,15 @@ def test_only_the_next_turn_carries_the_summary() -> None:
     assert world.prompt() == "text of c"
 
 
+def test_a_turn_names_its_runs_oldest_first_whether_whole_or_summarized() -> None:
+    world = World(cap=1)
+    world.follow("running")
+    world.follow("urgent", priority=9)
+    world.follow("a")
+    world.end()
+    assert world.runs() == ("urgent", "a")
+
+
 def test_overflow_summary_also_with_one_survivor() -> None:
     world = World(cap=1)
     world.follow("running", "a", "b", mode=QueueMode.COLLECT)

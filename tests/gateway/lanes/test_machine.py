@@ -288,9 +288,9 @@ def test_time_never_goes_back() -> None:
     world = World()
     world.follow("a", "b", mode=QueueMode.COLLECT)
     world.end()
-    due = world.machine.next_wakeup()
-    world.machine.handle(Tick(), world.now - 500.0)
-    assert world.machine.next_wakeup() == due
+    late = Submit(run="c", session="s", text="", mode=QueueMode.COLLECT)
+    world.machine.handle(late, world.now - 500.0)
+    assert world.machine.next_wakeup() == world.now + 0.5
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

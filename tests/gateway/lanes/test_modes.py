@@ -58,6 +58,23 @@ def test_a_summarized_message_is_not_overtaken_either_except_by_a_higher_priorit
     assert world.submit("c", STEER) == []
 
 
+def test_a_summarized_message_is_not_overtaken_though_only_lesser_ones_wait_whole() -> None:
+    world = streaming(cap=1)
+    world.follow("a", "b", priority=9)
+    world.withdraw("b")
+    world.follow("low", priority=1)
+    assert world.submit("c", STEER) == []
+
+
+def test_messages_that_were_summarized_once_are_in_nobody_s_way_any_more() -> None:
+    world = streaming(cap=1)
+    world.follow("a", "b", priority=9)
+    world.end()
+    world.follow("low", priority=1)
+    world.steerable()
+    assert world.submit("c", STEER) == [Steer("t2", "c")]
+
+
 def test_a_refused_steer_is_a_follow_up_ahead_of_what_came_after_it() -> None:
     world = streaming()
     world.follow("a", "b", mode=STEER)
@@ -224,6 +241,16 @@ def test_only_consecutive_messages_of_one_lane_and_priority_that_are_no_holds_ar
     assert turns == [("a", "b"), ("alone",), ("c",), ("hold",), ("d",), ("elsewhere",), ("low",), ()]
 
 
+def test_a_collected_message_never_joins_its_group_past_one_that_stands_between() -> None:
+    world = World(lanes={"cron": 1})
+    world.submit("other", session="1", lane="cron")
+    for run, mode in (("a", COLLECT), ("between", FOLLOWUP), ("b", COLLECT)):
+        world.submit(run, mode, session="2", lane="cron")
+    assert world.machine.waiting("2") == ("a", "between", "b")
+    world.end("1")
+    assert world.runs("2") == ("a",)
+
+
 def test_messages_become_consecutive_when_what_stood_between_them_is_withdrawn() -> None:
     world = World()
     world.follow("running", "a", mode=COLLECT)
@@ -242,6 +269,20 @@ def test_messages_that_come_while_their_group_waits_for_a_slot_join_it_and_delay
     world.follow("b", session="2", lane="cron", mode=COLLECT)
     world.end("1")
     assert world.runs("2") == ("a", "b")
+
+
+def test_a_session_that_gathers_for_a_more_important_prompt_stands_in_no_line_meanwhile() -> None:
+    world = World(lanes={"cron": 1})
+    world.submit("first", session="1", lane="cron")
+    world.submit("low", session="2", lane="cron")
+    world.submit("a", COLLECT, session="2", priority=9)
+    world.end("1")
+    assert world.runs("2") == ()
+    world.pass_time(0.4)
+    world.submit("b", COLLECT, session="2", priority=9)
+    world.pass_time(0.5)
+    assert world.runs("2") == ("a", "b")
+    assert world.machine.waiting("2") == ("low",)
 
 
 def test_of_several_sessions_whose_debounce_is_over_the_first_come_gets_the_slot() -> None:

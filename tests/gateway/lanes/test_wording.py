@@ -71,6 +71,10 @@ def test_a_summary_is_one_line_of_at_most_160_characters_with_its_white_space_co
         assert whole.startswith(line[:-1])
 
 
+def test_many_short_words_fill_the_line_as_far_as_it_goes() -> None:
+    assert summary_line("x\n\n" * 500) == "x " * 79 + "x…"
+
+
 def test_a_line_of_exactly_160_characters_is_left_alone_and_of_161_is_cut() -> None:
     assert summary_line("x" * 160) == "x" * 160
     assert summary_line("x" * 161) == "x" * 159 + "…"
