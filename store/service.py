@@ -112,10 +112,7 @@ class Store:
                 return True
             if self._writer.is_degraded or self._writer.has_ended:
                 return False
-            with trio.move_on_after(self._settings.stall) as patience:
-                await changed.wait()
-            if patience.cancelled_caught:
-                self._writer.note_stall()
+            await changed.wait()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -142,12 +139,13 @@ class Store:
         return [found[seq] for seq in sorted(found)][:limit]
 
     async def oldest_seq(self) -> int:
-        """The highest seq that cannot be read any more, by retention or loss; 0 = nothing ever went.
+        """Events below this seq cannot be read any more, by retention or loss; 0 = nothing ever went.
 
-        A reader whose bookmark is this or above has missed nothing.
+        A reader that has seen everything up to the one before it has missed nothing.
         """
         await trio.lowlevel.checkpoint()
-        return self._writer.gone
+        gone = self._writer.gone
+        return gone + 1 if gone else 0
 
     @property
     def is_degraded(self) -> bool:
@@ -181,15 +179,12 @@ class Store:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Write what waits and close the file; gives up after ``close_timeout``."""
+        """Write what waits and close the file; gives up after ``close_timeout``, which is real time."""
         self._writer.close()
-        with trio.move_on_after(self._settings.close_timeout, shield=True) as patience:
-            while True:
-                changed = self._changed
-                if self._writer.has_ended:
-                    return
-                await changed.wait()
-        if patience.cancelled_caught:
+        with trio.CancelScope(shield=True):
+            join = partial(self._writer.join, self._settings.close_timeout)
+            has_ended = await trio.to_thread.run_sync(join, limiter=trio.CapacityLimiter(1))
+        if not has_ended:
             rows = self._writer.statistics().rows_waiting
             _logger.error("the store %s does not close; %d rows may be lost", self._path, rows)
 

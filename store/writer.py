@@ -1,4 +1,7 @@
-"""The thread that writes: one batch after the other, again and again while the disk refuses, upkeep in between."""
+"""The thread that writes: one batch after the other, again and again while the disk refuses, upkeep in between.
+
+A second thread does nothing but notice when a write takes too long, whoever waits for it.
+"""
 
 import logging
 import sqlite3
@@ -28,7 +31,7 @@ _logger = logging.getLogger("pool.store")
 class Writer:
     """Owns the database from ``start`` on. The public methods belong to one other thread, the event loop's.
 
-    ``on_change`` and ``on_trouble`` are called by either thread, never with the lock held.
+    ``on_change`` and ``on_trouble`` are called by the writer's threads, never with the lock held.
     """
 
     def __init__(
@@ -45,11 +48,15 @@ class Writer:
         self._upkeep = upkeep
         self._on_change = on_change
         self._on_trouble = on_trouble
-        self._work = threading.Condition(threading.Lock())
+        self._threads = [threading.Thread(target=run, name="store", daemon=True) for run in (self._run, self._watch)]
+        lock = threading.Lock()
+        self._work = threading.Condition(lock)
+        self._begun = threading.Condition(lock)
         # Everything from here to the thread's own is read and changed with the lock held.
         self._backlog = Backlog(settings.backlog)
         self._disk = Disk(settings.retry)
         self._busy_since: float | None = None
+        self._is_watched = False
         self._is_closing = False
         self._has_ended = False
         self._rows_written = 0
@@ -60,8 +67,9 @@ class Writer:
     # --- for the event loop -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin. The thread does not keep the process alive, should the disk never answer."""
-        threading.Thread(target=self._run, name="store", daemon=True).start()
+        """Begin. The threads do not keep the process alive, should the disk never answer."""
+        for thread in self._threads:
+            thread.start()
 
     def put(self, change: Callable[[Backlog], None]) -> None:
         """Add to what waits. Raises PoolClosed after ``close``."""
@@ -69,30 +77,20 @@ class Writer:
             if self._is_closing:
                 raise PoolClosed("the store is closed and takes nothing more")
             change(self._backlog)
-            if self._busy_since is None:
-                self._busy_since = time.monotonic()
-            is_over = self._backlog.cost > self._settings.backlog
+            self._note_progress(self._busy_since or time.monotonic())
             if not self._disk.is_degraded:
                 self._work.notify()
-        if is_over:
-            self.note_stall()
-
-    def note_stall(self) -> None:
-        """Stop relying on the disk when it has not taken a write for too long; harmless while it has not."""
-        now = time.monotonic()
-        with self._work:
-            since = self._busy_since
-            if self._disk.is_degraded or since is None or now - since < self._settings.stall:
-                return
-            self._disk.stalled(f"no answer for {self._settings.stall:g} s", now)
-            self._backlog.tighten()
-        self._tell_degraded()
 
     def close(self) -> None:
-        """Write what waits, once more if the disk refuses, then end; ``has_ended`` tells when."""
+        """Write what waits, once more if the disk refuses, then end."""
         with self._work:
             self._is_closing = True
             self._work.notify()
+
+    def join(self, timeout: float) -> bool:
+        """After ``close``: wait for the end, at most so many seconds; False = it has not come."""
+        self._threads[0].join(timeout)
+        return self._has_ended
 
     @property
     def has_ended(self) -> bool:
@@ -152,7 +150,9 @@ class Writer:
                     self._do_upkeep()
             self._finish()
         finally:
-            self._has_ended = True
+            with self._begun:
+                self._has_ended = True
+                self._begun.notify()
             self._on_change()
 
     def _next_work(self) -> Batch | Literal["upkeep"] | None:
@@ -209,13 +209,19 @@ class Writer:
             has_recovered = self._disk.succeeded(self._backlog.written, self._backlog.position)
             if not self._disk.is_degraded:
                 self._backlog.relax()
-            self._busy_since = None if self._backlog.is_empty else now
+            self._note_progress(None if self._backlog.is_empty else now)
             lost = self._backlog.lost
         self._on_change()
         if refused:
             self._on_trouble("store_rows_refused", {"rows": len(refused), "errors": refused[:_FIRST_REFUSALS]})
         if has_recovered and since is not None:
             self._on_trouble("store_recovered", {"seconds": round(now - since, 3), "lost": lost})
+
+    def _note_progress(self, busy_since: float | None) -> None:
+        """Since when the disk owes an answer. The watch is woken only when it does not know of any yet."""
+        self._busy_since = busy_since
+        if busy_since is not None and not self._is_watched and not self._disk.is_degraded:
+            self._begun.notify()
 
     def _tell_degraded(self) -> None:
         facts = self.statistics()
@@ -236,9 +242,11 @@ class Writer:
         """Nothing is lost when upkeep fails; it is tried again after the next write."""
         try:
             return bool(step())
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             _logger.warning("the store cannot tidy up: %s", exc)
-            return False
+        except Exception:  # a defect here must not end the thread that everybody's flush waits for
+            _logger.exception("a defect keeps the store from tidying up")
+        return False
 
     def _finish(self) -> None:
         with self._work:
@@ -251,3 +259,24 @@ class Writer:
                 self._database.close_cleanly()
         except sqlite3.Error as exc:
             _logger.warning("%s could not be closed in good order: %s", self._database.path, exc)
+
+    # --- the watch --------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while self._wait_for_stall():
+            self._tell_degraded()
+
+    def _wait_for_stall(self) -> bool:
+        """Wait until a write takes too long, and stop relying on the disk; False = the end."""
+        with self._begun:
+            while not self._has_ended:
+                since = None if self._disk.is_degraded else self._busy_since
+                self._is_watched = since is not None
+                now = time.monotonic()
+                left = None if since is None else since + self._settings.stall - now
+                if left is not None and left <= 0:
+                    self._disk.stalled(f"no answer for {self._settings.stall:g} s", now)
+                    self._backlog.tighten()
+                    return True
+                self._begun.wait(left)
+            return False

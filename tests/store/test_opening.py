@@ -18,11 +18,6 @@ NOW = 1_700_000_000.0
 AFTER_A_CRASH = 1_000_000_000
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "pool.db"
-
-
 def opened(path: Path) -> Opened:
     return open_database(path, clock=lambda: NOW)
 

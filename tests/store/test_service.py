@@ -1,75 +1,17 @@
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
 from errors import PoolClosed
-from store import Store, StoreSettings, open_store
+from store import StoreSettings, open_store
 from store.failures import StoreUnusable
 from tests.store.disks import Disk, table
 from tests.store.rows import event, events, run, session
-from wire.units import ByteCount, Seconds
-
-FULL = sqlite3.OperationalError("database or disk is full")
-SETTINGS = StoreSettings(retry=Seconds(0.01))
-
-
-class Troubles:
-    """What the store told, in order."""
-
-    def __init__(self) -> None:
-        self._sender, self._receiver = trio.open_memory_channel[tuple[str, dict[str, Any]]](100)
-
-    def __call__(self, kind: str, details: dict[str, Any]) -> None:
-        self._sender.send_nowait((kind, details))
-
-    async def next(self) -> tuple[str, dict[str, Any]]:
-        with trio.fail_after(10):
-            return await self._receiver.receive()
-
-    def is_empty(self) -> bool:
-        return self._receiver.statistics().current_buffer_used == 0
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "pool.db"
-
-
-@pytest.fixture
-def disk() -> Disk:
-    return Disk()
-
-
-@pytest.fixture
-async def troubles() -> Troubles:
-    return Troubles()
-
-
-@asynccontextmanager
-async def a_store(
-    path: Path, *, disk: Disk | None = None, troubles: Troubles | None = None, settings: StoreSettings = SETTINGS
-) -> AsyncIterator[Store]:
-    with trio.fail_after(20):
-        async with open_store(
-            path, settings, on_trouble=troubles or Troubles(), connect=(disk or Disk()).connect
-        ) as store:
-            yield store
-
-
-async def hung(disk: Disk) -> None:
-    """Wait until a commit is in the hands of a disk that does not answer."""
-    await trio.to_thread.run_sync(disk.hangs.wait)
-
-
-def stored(path: Path) -> list[int]:
-    return [seq for (seq,) in table(path, "SELECT seq FROM events ORDER BY seq")]
-
+from tests.store.stores import FULL, Troubles, a_store, hung, stored
+from wire.units import Seconds
 
 # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -154,7 +96,7 @@ async def test_old_events_are_deleted_as_new_ones_come(path: Path) -> None:
         await store.flush()
     assert stored(path) == list(range(901, 1001))
     async with a_store(path) as store:
-        assert await store.oldest_seq() == 900
+        assert await store.oldest_seq() == 901
 
 
 # --- seqs -----------------------------------------------------------------------------------------------------------
@@ -176,182 +118,6 @@ async def test_a_reservation_is_durable_ahead_of_the_seqs_given_out(path: Path, 
         assert table(path, reserved) == [(140_000,)]
     async with a_store(path) as store:
         assert store.loaded.first_seq == 140_001
-
-
-# --- a disk that refuses --------------------------------------------------------------------------------------------
-
-
-async def test_a_full_disk_degrades_to_memory_and_recovers_by_itself(
-    path: Path, disk: Disk, troubles: Troubles
-) -> None:
-    async with a_store(path, disk=disk, troubles=troubles) as store:
-        disk.is_full = True
-        store.put_events(events(1, 100, size=1000))
-        assert not await store.flush()
-        kind, details = await troubles.next()
-        assert (kind, details["path"], details["rows_waiting"]) == ("store_degraded", str(path), 99)
-        assert details["error"] == "OperationalError: database or disk is full"
-        store.put_events(events(100, 110))
-        store.put_session(session("a"))
-        assert not await store.flush()
-        assert stored(path) == []
-        disk.is_full = False
-        kind, details = await troubles.next()
-        assert (kind, details["lost"]) == ("store_recovered", 0)
-        assert await store.flush()
-        assert not store.is_degraded
-        assert stored(path) == list(range(1, 110))
-        assert troubles.is_empty()
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        FULL,
-        sqlite3.OperationalError("disk I/O error"),
-        sqlite3.OperationalError("attempt to write a readonly database"),
-        sqlite3.OperationalError("database is locked"),
-        sqlite3.DatabaseError("database disk image is malformed"),
-        OSError(5, "Input/output error"),
-        RuntimeError("a defect"),
-    ],
-)
-async def test_whatever_the_error_nothing_is_lost(path: Path, disk: Disk, troubles: Troubles, error: Exception) -> None:
-    async with a_store(path, disk=disk, troubles=troubles) as store:
-        disk.error = error
-        store.put_events(events(1, 4))
-        assert not await store.flush()
-        assert (await troubles.next())[1]["error"] == f"{type(error).__name__}: {error}"
-        store.put_events(events(4, 6))
-        disk.error = None
-        assert (await troubles.next())[0] == "store_recovered"
-        assert stored(path) == [1, 2, 3, 4, 5]
-
-
-async def test_another_program_that_locks_the_file_is_waited_for(path: Path, disk: Disk, troubles: Troubles) -> None:
-    async with a_store(path, disk=disk, troubles=troubles) as store:
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        store.put_events([event(1)])
-        assert not await store.flush()
-        assert "locked" in (await troubles.next())[1]["error"]
-        other.execute("COMMIT")
-        other.close()
-        assert (await troubles.next())[0] == "store_recovered"
-        assert stored(path) == [1]
-
-
-async def test_over_its_bound_the_oldest_events_are_lost_and_counted_and_nothing_else(
-    path: Path, disk: Disk, troubles: Troubles
-) -> None:
-    settings = StoreSettings(retry=Seconds(0.01), backlog=ByteCount(100_000))
-    async with a_store(path, disk=disk, troubles=troubles, settings=settings) as store:
-        disk.error = FULL
-        for number in range(1, 1001):
-            store.put_events([event(number, size=300)])
-            store.put_session(session(f"s{number % 10}", updated_at=float(number)))
-            store.put_run(run(f"r{number % 10}", accepted_at=float(number)))
-            if number % 100 == 0:
-                assert not await store.flush()
-        lost = store.statistics().lost
-        assert 700 < lost < 1000
-        assert await store.oldest_seq() == lost
-        disk.error = None
-        assert (await troubles.next())[0] == "store_degraded"
-        assert (await troubles.next())[1]["lost"] == lost
-    assert stored(path) == list(range(lost + 1, 1001))
-    async with a_store(path) as store:
-        assert sorted(row.updated_at for row in store.loaded.sessions) == list(range(991, 1001))
-        assert sorted(row.accepted_at for row in store.loaded.runs) == list(range(991, 1001))
-        assert await store.oldest_seq() == lost
-
-
-async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
-    def tell(kind: str, _: dict[str, Any]) -> None:
-        raise KeyError(kind)
-
-    async with open_store(path, SETTINGS, on_trouble=tell, connect=disk.connect) as store:
-        disk.error = FULL
-        store.put_events([event(1)])
-        assert not await store.flush()
-        disk.error = None
-    assert "nobody could be told of store_degraded" in caplog.text
-    assert stored(path) == [1]
-
-
-# --- a disk that hangs ----------------------------------------------------------------------------------------------
-
-IMPATIENT = StoreSettings(retry=Seconds(0.01), stall=Seconds(0.05), close_timeout=Seconds(0.2))
-
-
-async def test_flushing_to_a_disk_that_hangs_ends_after_a_while(path: Path, disk: Disk, troubles: Troubles) -> None:
-    async with a_store(path, disk=disk, troubles=troubles, settings=IMPATIENT) as store:
-        disk.answers.clear()
-        store.put_events([event(1)])
-        assert not await store.flush()
-        kind, details = await troubles.next()
-        assert (kind, details["error"]) == ("store_degraded", "no answer for 0.05 s")
-        store.put_events([event(2)])
-        started = trio.current_time()
-        for _ in range(20):
-            assert not await store.flush()
-        assert trio.current_time() - started < 20 * 0.05
-        disk.answers.set()
-        assert (await troubles.next())[0] == "store_recovered"
-        assert stored(path) == [1, 2]
-
-
-async def test_a_disk_that_hangs_is_noticed_though_nobody_flushes(path: Path, disk: Disk, troubles: Troubles) -> None:
-    settings = StoreSettings(stall=Seconds(0), backlog=ByteCount(10_000))
-    async with a_store(path, disk=disk, troubles=troubles, settings=settings) as store:
-        disk.answers.clear()
-        store.put_events([event(1)])
-        await hung(disk)
-        store.put_events(events(2, 500))
-        assert store.is_degraded
-        assert store.statistics().bytes_waiting < 11_000
-        assert (await troubles.next())[0] == "store_degraded"
-        disk.answers.set()
-        assert (await troubles.next())[0] == "store_recovered"
-
-
-async def test_a_disk_that_never_answers_does_not_keep_the_supervisor(
-    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with a_store(path, disk=disk, settings=IMPATIENT) as store:
-        disk.answers.clear()
-        store.put_events([event(1)])
-        await hung(disk)
-    assert f"the store {path} does not close; 1 rows may be lost" in caplog.text
-    disk.answers.set()
-
-
-# --- room -----------------------------------------------------------------------------------------------------------
-
-
-async def test_there_is_room_again_once_enough_is_written(path: Path, disk: Disk) -> None:
-    async with a_store(path, disk=disk, settings=StoreSettings(backlog=ByteCount(5000))) as store:
-        disk.answers.clear()
-        store.put_events(events(1, 10))
-        await hung(disk)
-        await store.room()
-        store.put_events(events(10, 30))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(store.room)
-            await trio.testing.wait_all_tasks_blocked()
-            assert nursery.child_tasks
-            disk.answers.set()
-        assert store.statistics().bytes_waiting <= 5000
-
-
-async def test_nobody_waits_for_room_while_the_disk_refuses(path: Path, disk: Disk, troubles: Troubles) -> None:
-    async with a_store(path, disk=disk, settings=StoreSettings(backlog=ByteCount(1))) as store:
-        disk.error = FULL
-        store.put_session(session("a"))
-        await store.room()
-        assert store.is_degraded
-        assert store.statistics().bytes_waiting > 1
-        await store.room()
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -441,3 +207,51 @@ async def test_what_cannot_be_written_at_the_end_is_logged_and_the_next_life_kno
     assert errors == [f"3 rows could not be written to {path} and are lost"]
     async with a_store(path) as store:
         assert (store.loaded.was_clean, store.loaded.first_seq) == (False, 10_001 + 1_000_000_000)
+
+
+async def test_a_new_file_in_a_damaged_ones_place_has_none_of_its_events(path: Path) -> None:
+    await trio.Path(path).write_bytes(b"not a database")
+    async with a_store(path) as store:
+        first = store.loaded.first_seq
+        assert await store.oldest_seq() == first
+        store.put_events([event(first)])
+        assert [row.seq for row in await store.read_events(0, 2**60, session=None, limit=9)] == [first]
+
+
+async def test_waiting_for_a_thread_is_no_stall_though_the_clock_of_a_test_jumps(
+    path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with open_store(path, StoreSettings(), on_trouble=Troubles()) as store:
+        started = trio.current_time()
+        for seq in range(1, 20):
+            store.put_events([event(seq)])
+            assert await store.flush()
+            await store.room()
+        assert not store.is_degraded
+        assert trio.current_time() == started
+    assert stored(path) == list(range(1, 20))
+
+
+async def test_upkeep_that_fails_costs_nothing_but_a_line_in_the_log(
+    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_store(path, disk=disk, settings=StoreSettings(events=10)) as store:
+        disk.refused, disk.error = ("DELETE FROM events",), sqlite3.OperationalError("disk I/O error")
+        store.put_events(events(1, 21))
+        assert await store.flush()
+        store.put_events(events(21, 31))
+        assert await store.flush()
+    assert "cannot tidy up: disk I/O error" in caplog.text
+    assert stored(path) == list(range(1, 31))
+
+
+async def test_a_defect_in_upkeep_leaves_the_writer_at_work(
+    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_store(path, disk=disk, settings=StoreSettings(events=10)) as store:
+        disk.refused, disk.error = ("DELETE FROM events",), KeyError("a defect")
+        store.put_events(events(1, 21))
+        assert await store.flush()
+        store.put_events(events(21, 31))
+        assert await store.flush()
+    assert "a defect keeps the store from tidying up" in caplog.text

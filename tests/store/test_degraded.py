@@ -1,0 +1,189 @@
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from store import StoreSettings, open_store
+from tests.store.disks import Disk
+from tests.store.rows import event, events, run, session
+from tests.store.stores import FULL, SETTINGS, Troubles, a_store, hung, stored
+from wire.units import ByteCount, Seconds
+
+# --- a disk that refuses --------------------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_degrades_to_memory_and_recovers_by_itself(
+    path: Path, disk: Disk, troubles: Troubles
+) -> None:
+    async with a_store(path, disk=disk, troubles=troubles) as store:
+        disk.is_full = True
+        store.put_events(events(1, 100, size=1000))
+        assert not await store.flush()
+        kind, details = await troubles.next()
+        assert (kind, details["path"], details["rows_waiting"]) == ("store_degraded", str(path), 99)
+        assert details["error"] == "OperationalError: database or disk is full"
+        store.put_events(events(100, 110))
+        store.put_session(session("a"))
+        assert not await store.flush()
+        assert stored(path) == []
+        disk.is_full = False
+        kind, details = await troubles.next()
+        assert (kind, details["lost"]) == ("store_recovered", 0)
+        assert await store.flush()
+        assert not store.is_degraded
+        assert stored(path) == list(range(1, 110))
+        assert troubles.is_empty()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FULL,
+        sqlite3.OperationalError("disk I/O error"),
+        sqlite3.OperationalError("attempt to write a readonly database"),
+        sqlite3.OperationalError("database is locked"),
+        sqlite3.DatabaseError("database disk image is malformed"),
+        OSError(5, "Input/output error"),
+        RuntimeError("a defect"),
+    ],
+)
+async def test_whatever_the_error_nothing_is_lost(path: Path, disk: Disk, troubles: Troubles, error: Exception) -> None:
+    async with a_store(path, disk=disk, troubles=troubles) as store:
+        disk.error = error
+        store.put_events(events(1, 4))
+        assert not await store.flush()
+        assert (await troubles.next())[1]["error"] == f"{type(error).__name__}: {error}"
+        store.put_events(events(4, 6))
+        disk.error = None
+        assert (await troubles.next())[0] == "store_recovered"
+        assert stored(path) == [1, 2, 3, 4, 5]
+
+
+async def test_another_program_that_locks_the_file_is_waited_for(path: Path, disk: Disk, troubles: Troubles) -> None:
+    async with a_store(path, disk=disk, troubles=troubles) as store:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        store.put_events([event(1)])
+        assert not await store.flush()
+        assert "locked" in (await troubles.next())[1]["error"]
+        other.execute("COMMIT")
+        other.close()
+        assert (await troubles.next())[0] == "store_recovered"
+        assert stored(path) == [1]
+
+
+async def test_over_its_bound_the_oldest_events_are_lost_and_counted_and_nothing_else(
+    path: Path, disk: Disk, troubles: Troubles
+) -> None:
+    settings = StoreSettings(retry=Seconds(0.01), backlog=ByteCount(100_000))
+    async with a_store(path, disk=disk, troubles=troubles, settings=settings) as store:
+        disk.error = FULL
+        for number in range(1, 1001):
+            store.put_events([event(number, size=300)])
+            store.put_session(session(f"s{number % 10}", updated_at=float(number)))
+            store.put_run(run(f"r{number % 10}", accepted_at=float(number)))
+            if number % 100 == 0:
+                assert not await store.flush()
+        disk.error = None
+        assert (await troubles.next())[0] == "store_degraded"
+        lost = (await troubles.next())[1]["lost"]
+        assert 500 < lost < 1000
+        assert (store.statistics().lost, await store.oldest_seq()) == (lost, lost + 1)
+    assert stored(path) == list(range(lost + 1, 1001))
+    async with a_store(path) as store:
+        assert sorted(row.updated_at for row in store.loaded.sessions) == list(range(991, 1001))
+        assert sorted(row.accepted_at for row in store.loaded.runs) == list(range(991, 1001))
+        assert await store.oldest_seq() == lost + 1
+
+
+async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    def tell(kind: str, _: dict[str, Any]) -> None:
+        raise KeyError(kind)
+
+    async with open_store(path, SETTINGS, on_trouble=tell, connect=disk.connect) as store:
+        disk.error = FULL
+        store.put_events([event(1)])
+        assert not await store.flush()
+        disk.error = None
+    assert "nobody could be told of store_degraded" in caplog.text
+    assert stored(path) == [1]
+
+
+# --- a disk that hangs ----------------------------------------------------------------------------------------------
+
+IMPATIENT = StoreSettings(retry=Seconds(0.01), stall=Seconds(0.2), close_timeout=Seconds(0.2))
+
+
+async def test_flushing_to_a_disk_that_hangs_ends_after_a_while(path: Path, disk: Disk, troubles: Troubles) -> None:
+    async with a_store(path, disk=disk, troubles=troubles, settings=IMPATIENT) as store:
+        disk.answers.clear()
+        store.put_events([event(1)])
+        assert not await store.flush()
+        kind, details = await troubles.next()
+        assert (kind, details["error"]) == ("store_degraded", "no answer for 0.2 s")
+        store.put_events([event(2)])
+        started = trio.current_time()
+        for _ in range(20):
+            assert not await store.flush()
+        assert trio.current_time() - started < 20 * 0.2
+        disk.answers.set()
+        assert (await troubles.next())[0] == "store_recovered"
+        assert stored(path) == [1, 2]
+
+
+async def test_a_disk_that_hangs_is_noticed_though_nobody_waits_for_it(
+    path: Path, disk: Disk, troubles: Troubles
+) -> None:
+    settings = StoreSettings(stall=Seconds(0.2), backlog=ByteCount(10_000))
+    async with a_store(path, disk=disk, troubles=troubles, settings=settings) as store:
+        for _ in range(2):
+            disk.answers.clear()
+            store.put_events(events(1, 500))
+            kind, details = await troubles.next()
+            assert (kind, details["error"]) == ("store_degraded", "no answer for 0.2 s")
+            store.put_events(events(500, 1000))
+            assert store.is_degraded
+            disk.answers.set()
+            assert (await troubles.next())[0] == "store_recovered"
+            assert not store.is_degraded
+
+
+async def test_a_disk_that_never_answers_does_not_keep_the_supervisor(
+    path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_store(path, disk=disk, settings=IMPATIENT) as store:
+        disk.answers.clear()
+        store.put_events([event(1)])
+        await hung(disk)
+    assert f"the store {path} does not close; 1 rows may be lost" in caplog.text
+    disk.answers.set()
+
+
+# --- room -----------------------------------------------------------------------------------------------------------
+
+
+async def test_there_is_room_again_once_enough_is_written(path: Path, disk: Disk) -> None:
+    async with a_store(path, disk=disk, settings=StoreSettings(backlog=ByteCount(5000))) as store:
+        disk.answers.clear()
+        store.put_events(events(1, 10))
+        await hung(disk)
+        await store.room()
+        store.put_events(events(10, 30))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.room)
+            await trio.testing.wait_all_tasks_blocked()
+            assert nursery.child_tasks
+            disk.answers.set()
+        assert store.statistics().bytes_waiting <= 5000
+
+
+async def test_nobody_waits_for_room_while_the_disk_refuses(path: Path, disk: Disk, troubles: Troubles) -> None:
+    async with a_store(path, disk=disk, settings=StoreSettings(backlog=ByteCount(1))) as store:
+        disk.error = FULL
+        store.put_session(session("a"))
+        await store.room()
+        assert store.is_degraded
+        assert store.statistics().bytes_waiting > 1
+        await store.room()
