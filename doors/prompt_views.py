@@ -111,7 +111,9 @@ class TextView:
         match event.type:
             case "tool:start":
                 self._note(f"· {call_text(data_of(event))}")
-            case "tool:error" | "error":
+            case "tool:error":
+                self._note(f"! {tell(event)[0]}")
+            case "error" if data_of(event).get("severity") == "warn":  # a graver one ends the run, and is told then
                 self._note(f"! {tell(event)[0]}")
             case "permission_required":
                 data = data_of(event)

@@ -1,7 +1,9 @@
 """The README's examples are run as they stand, so that what a reader copies works."""
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,21 +21,50 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
-def prompts_of_the_first_session() -> list[list[str]]:
-    """The ``pool`` commands of the block that begins with a prompt, without their comments."""
-    (block,) = [text for text in blocks("sh") if text.startswith("pool prompt -s alice")]
+def commands_of(first: str) -> list[list[str]]:
+    """The commands of the one block that begins so, without their comments."""
+    (block,) = [text for text in blocks("sh") if text.startswith(first)]
     return [shlex.split(line, comments=True) for line in block.splitlines()]
 
 
 @pytest.mark.process
 def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
     with running_supervisor(tmp_path, "--max", "2") as supervisor:
-        for command in prompts_of_the_first_session():
+        for command in commands_of("pool prompt -s alice"):
             done = supervisor.pool(*command[1:])
             assert done.returncode == 0, done.stderr
             if command[-1] == "RECALL":
                 assert "hello" in done.stdout
         assert supervisor.wait() == 0
+
+
+@pytest.mark.process
+def test_runs_and_events_go_as_they_say(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, "--max", "1") as supervisor:
+        printed = [supervisor.pool(*command[1:]) for command in commands_of("pool prompt -s bob")]
+        assert [done.stderr for done in printed] == [""] * len(printed)
+        assert [done.stdout for done in printed[:2]] == ["report\n", "the report\n"]
+        assert "ECHO:the report" in printed[2].stdout
+        ((_, *follow),) = commands_of("pool events follow")
+        events = supervisor.start(*follow)
+        assert events.stdout is not None
+        assert '"type":' in events.stdout.readline()
+        events.send_signal(signal.SIGINT)
+        _, said = events.communicate(timeout=10)
+        assert (events.returncode, "pool events follow --since" in said) == (130, True)
+
+
+@pytest.mark.process
+def test_the_settings_are_made_changed_and_reloaded_as_it_says(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        env = {**os.environ, "POOL_SOCKET": str(supervisor.socket)}
+        pool = str(Path(sys.executable).parent / "pool")
+        for command in commands_of("pool config init"):
+            done = subprocess.run(
+                [pool, *command[1:]], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=20
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+    assert load_settings(tmp_path / "pool.toml").pool.max == 8
 
 
 @pytest.mark.process

@@ -131,11 +131,12 @@ def test_a_call_that_needs_approval_is_shown_with_the_command_to_type_uncut() ->
     ]
 
 
-def test_trouble_is_told_and_other_events_are_not() -> None:
+def test_trouble_is_told_unless_it_ends_the_run_and_other_events_are_not() -> None:
     err = Terminal()
+    fatal = event("error", {"severity": "error", "message": "gone"}, channel=Channel.MONITOR)
     trouble = event("error", {"severity": "warn", "phase": "model", "message": "slow"}, channel=Channel.MONITOR)
     others = [event(name, {"a": 1}) for name in ("run:accepted", "run:start", "done", "token_usage")]
-    TextView(Terminal(), err, {}).show(pushed(trouble, *others))
+    TextView(Terminal(), err, {}).show(pushed(trouble, fatal, *others))
     assert err.getvalue() == "! warn model: slow\n"
 
 
