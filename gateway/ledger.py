@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import trio
 
-from errors import PoolError, UsageError
+from errors import InternalError, PoolError, UsageError
 from gateway.events import EventBus
 from gateway.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
 from gateway.run_table import Accepted, KnownRun, RunKey, RunTable, hash_body
@@ -15,6 +15,7 @@ from gateway.settings import GatewaySettings
 from store import Store
 from store.records import RunRow
 from wire.envelope import Channel
+from wire.framing import DECODE_ERRORS
 
 __all__ = ["Ledger"]
 
@@ -146,15 +147,27 @@ class Ledger:
         recovered = self._table.load(rows, wall_now=self._clock(), now=trio.current_time())
         self._store.delete_runs(recovered.dropped)
         for known in recovered.interrupted:
-            run = self._follow(known, _requests.decode(known.request))
+            run = self._follow(known, _read_request(known) or _bare_request(known))
             run.started_at = known.started_at
-            outcome, _seq = self.fail(run, interrupted(run.request))
-            del self._live[run.request.key]
-            run.settle(outcome)
-        runs = [self._follow(known, _requests.decode(known.request)) for known in recovered.to_run]
-        for run in runs:
-            run.accepted_seq = self._bus.head
-        return runs, len(recovered.interrupted)
+            self._end_now(run, interrupted(run.request))
+        return [run for known in recovered.to_run if (run := self._revive(known))], len(recovered.interrupted)
+
+    def _revive(self, known: KnownRun) -> Run | None:
+        """A run that is to be run now; one whose request cannot be read is ended with that error."""
+        request = _read_request(known)
+        run = self._follow(known, request or _bare_request(known))
+        run.accepted_seq = self._bus.head
+        if request is None:
+            text = f"run {run.request.run_id} was accepted by another version and cannot be read; send it again"
+            self._end_now(run, InternalError(text, session=run.request.session))
+            return None
+        return run
+
+    def _end_now(self, run: Run, error: PoolError) -> None:
+        """End a run that nobody follows yet."""
+        outcome, _seq = self.fail(run, error)
+        del self._live[run.request.key]
+        run.settle(outcome)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -172,8 +185,7 @@ class Ledger:
         run = self._live.get(known.key)
         if run is not None:
             return run
-        principal, session, run_id = known.key
-        run = Run("", RunRequest(principal=principal, session=session, run_id=run_id, text=""), known.accepted_at)
+        run = Run("", _bare_request(known), known.accepted_at)
         run.started_at = known.started_at
         if known.outcome is not None:
             run.settle(_outcomes.decode(known.outcome))
@@ -186,6 +198,20 @@ class Ledger:
 
     def _expire(self) -> None:
         self._store.delete_runs(self._table.expire(trio.current_time()))
+
+
+def _read_request(known: KnownRun) -> RunRequest | None:
+    """What was asked for; None when another version wrote it in another shape."""
+    try:
+        return _requests.decode(known.request)
+    except DECODE_ERRORS:
+        return None
+
+
+def _bare_request(known: KnownRun) -> RunRequest:
+    """Whose run it is, without what was asked for."""
+    principal, session, run_id = known.key
+    return RunRequest(principal=principal, session=session, run_id=run_id, text="")
 
 
 def _done(outcome: RunOutcome) -> dict[str, Any]:

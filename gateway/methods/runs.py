@@ -60,7 +60,7 @@ class RunMethods:
     async def prompt(self, params: PromptRequest, caller: Caller) -> RunOutcome:
         """Accept a run and follow it: its events are pushed, its outcome is the answer, its error the request's."""
         run = await self._begin(params, caller)
-        if run.is_live or run.accepted_seq:
+        if run.accepted_seq:  # an ended one that the same key stands for has only its outcome left
             await self._follow(run, caller)
         return await run.wait()
 
