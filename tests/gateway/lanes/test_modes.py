@@ -285,6 +285,18 @@ def test_a_session_that_gathers_for_a_more_important_prompt_stands_in_no_line_me
     assert world.machine.waiting("2") == ("low",)
 
 
+def test_a_group_whose_debounce_is_over_waits_only_for_its_slot_from_then_on() -> None:
+    world = World(lanes={"cron": 1})
+    world.submit("other", session="1", lane="cron")
+    world.follow("running", session="2")
+    world.follow("a", session="2", lane="cron", mode=COLLECT)
+    world.end("2")
+    world.pass_time(0.5)
+    world.follow("b", session="2", lane="cron", mode=COLLECT)
+    world.end("1")
+    assert world.runs("2") == ("a", "b")
+
+
 def test_of_several_sessions_whose_debounce_is_over_the_first_come_gets_the_slot() -> None:
     world = World(lanes={"cron": 1})
     for session in "ab":
