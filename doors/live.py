@@ -137,7 +137,7 @@ class Narrator:
             while (item := self._queue.get()) is not None:
                 figures = self._write(*item, figures)
             if figures:
-                self._out.write("\n")
+                self._out.write(_CLEAR)  # what they say has been overtaken by the end
                 self._out.flush()
         except (OSError, ValueError):
             return  # the terminal or the log is gone; the supervisor goes on without
