@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from doors.event_texts import answer_text
+from doors.prompting import check_outcome
 from doors.requests import stop_supervisor
 from doors.supervisor_process import SupervisorProcess
 from doors.tables import status_view
@@ -152,6 +153,7 @@ class _Demo:
         if live:
             self._console.print()
         outcome: dict[str, Any] = stream.result
+        check_outcome(outcome)
         return outcome
 
     def _show_piece(self, session: str, piece: str, *, live: bool) -> None:

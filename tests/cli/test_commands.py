@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 import cli
@@ -58,6 +59,16 @@ def test_every_listing_takes_json(alone: CliRunner, command: str) -> None:
 def test_every_command_has_its_line_in_the_help_of_a_narrow_terminal() -> None:
     long = [name for name, command in cli.main.commands.items() if len(command.get_short_help_str(90)) > 66]
     assert long == []
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("pool ev", "events"), ("pool events f", "follow"), ("pool sessions h", "history"), ("pool config s", "show")],
+)
+def test_a_shell_can_complete_commands(words: str, offered: str) -> None:
+    args, word = words.split()[1:-1], words.rsplit(maxsplit=1)[-1]
+    complete = BashComplete(cli.main, {}, "pool", "_POOL_COMPLETE")
+    assert offered in [item.value for item in complete.get_completions(args, word)]
 
 
 @pytest.mark.process

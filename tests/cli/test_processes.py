@@ -1,5 +1,7 @@
 """The command line with a real supervisor and a fake worker program, each in a process of its own."""
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,3 +86,55 @@ def test_a_reader_that_leaves_early_sees_no_stack_trace(supervisor: SupervisorPr
         assert status.stderr is not None
         status.stdout.close()
         assert status.stderr.read() == b""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pool-") as name:
+        yield Path(name)
+
+
+def start(supervisor: SupervisorProcess, *args: str) -> subprocess.Popen[str]:
+    """A command that goes on."""
+    command = [*POOL, *args, "--socket", str(supervisor.socket)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.process
+def test_events_are_followed_over_a_restart_without_a_gap_or_a_repetition(folder: Path) -> None:
+    with SupervisorProcess(folder, ECHO) as supervisor:
+        assert pool(supervisor, "prompt", "-s", "a", "one").returncode == 0
+        with start(supervisor, "events", "follow", "--json", "--type", "done", "--since", "0") as events:
+            assert events.stdout is not None
+            assert events.stderr is not None
+            seen = [msgspec.json.decode(events.stdout.readline())]
+            assert pool(supervisor, "stop").returncode == 0
+            assert "went away" in events.stderr.readline()
+            with SupervisorProcess(folder, ECHO) as again:
+                assert "is back" in events.stderr.readline()
+                assert pool(again, "prompt", "-s", "a", "two").returncode == 0
+                seen.append(msgspec.json.decode(events.stdout.readline()))
+                events.send_signal(2)
+                rest, said = events.communicate(timeout=10)
+    assert [event["data"]["text"] for event in seen] == ["echo: one", "echo: two | before: one"]
+    assert (rest, events.returncode) == ("", 130)
+    again_from = f"--type done --json --socket {supervisor.socket} --since {seen[-1]['seq']}"
+    assert said == f"to go on from here: pool events follow {again_from}\n"
+
+
+@pytest.mark.process
+def test_a_prompt_whose_supervisor_is_killed_tells_how_to_ask_for_its_outcome(folder: Path) -> None:
+    with SupervisorProcess(folder, ECHO) as supervisor:
+        with start(supervisor, "prompt", "-s", "a", "--key", "k1", "--json", "wait") as prompt:
+            assert prompt.stdout is not None
+            while "run:start" not in prompt.stdout.readline():
+                assert prompt.poll() is None
+            os.kill(supervisor.pid, signal.SIGKILL)
+            _, said = prompt.communicate(timeout=10)
+        assert prompt.returncode == 1
+        *_, look = said.strip().partition("its outcome is told by: ")
+        assert look == f"pool wait --socket {supervisor.socket} -s a k1"
+    with SupervisorProcess(folder, ECHO):
+        told = subprocess.run([*POOL, *look.split()[1:]], capture_output=True, text=True, timeout=20, check=False)
+    assert told.returncode == 1
+    assert "the supervisor ended while run k1 of session a was in its turn" in told.stderr
