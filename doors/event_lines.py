@@ -17,7 +17,7 @@ _WIDE = 100
 _LEAST_TEXT = 20
 _DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _GREEN, _YELLOW, _RED = "\x1b[32m", "\x1b[33m", "\x1b[31m"
-_SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 34, 96, 95, 94))
+_SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
 _KIND_STYLES = {
     "text": "",
     "done": _GREEN,
