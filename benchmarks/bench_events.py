@@ -1,0 +1,147 @@
+"""The event bus in process: from a worker's messages to the envelopes that a subscriber is sent."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import trio
+
+from benchmarks.harness import Result, best_of, result
+from gateway.events.bus import EventBus
+from gateway.events.translate import TextPieces, Translator
+from gateway.settings import EventSettings
+from store.records import EventRow
+from wire.envelope import Channel
+from wire.messages import Message
+
+_PIECES = 400_000
+_BATCH = 780
+"""Messages that one read of a full pipe brings."""
+_SESSIONS = 10_000
+_EVENTS = 20_000
+
+
+def run() -> list[Result]:
+    lines = [_line(number) for number in range(_PIECES)]
+    loads = _PIECES / best_of(1, lambda: _timed(lambda: [json.loads(line) for line in lines]))
+    batches = [msgspec.json.Decoder(Message).decode_lines(b"".join(batch)) for batch in _in(lines, _BATCH)]
+    name = "/s json.loads a line"
+    return [
+        result(
+            "text pieces, worker to subscriber",
+            _PIECES / best_of(3, lambda: trio.run(_stream, batches)),
+            "/s",
+            baseline=loads,
+            baseline_name=name,
+            at_least=1_000_000,
+        ),
+        result("the same, translated only", _PIECES / best_of(3, lambda: _translate(batches)), "/s"),
+        result("single events, published and read", _EVENTS / best_of(3, lambda: trio.run(_singles)), "/s"),
+        *_reads(),
+    ]
+
+
+def _line(number: int) -> bytes:
+    return b'{"event":"assistant_message","data":{"partial":"word ","run_id":"r1","seq":%d}}\n' % number
+
+
+def _in(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
+    return (lines[start : start + size] for start in range(0, len(lines), size))
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+class _NoStore:
+    """Takes rows and forgets them: what the bus itself costs."""
+
+    is_degraded = False
+
+    def put_events(self, rows: Iterable[EventRow]) -> None:
+        for _ in rows:
+            pass
+
+    def note_seq(self, seq: int) -> None:
+        pass
+
+    async def flush(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+    async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
+        raise AssertionError(f"everything is in memory, also {session} {after}..{before}, {limit}")
+
+    async def oldest_seq(self) -> int:
+        await trio.lowlevel.checkpoint()
+        return 0
+
+
+def _bus() -> EventBus:
+    return EventBus(_NoStore(), EventSettings(), first_seq=1)
+
+
+async def _stream(batches: list[list[Message]]) -> float:
+    """A subscriber that keeps pace, as the socket's task does."""
+    bus, translator = _bus(), Translator()
+    cursor = bus.open_cursor(session="s")
+    begin = time.perf_counter()
+    seen = 0
+    for batch in batches:
+        for step in translator.take(batch):
+            assert isinstance(step, TextPieces)
+            bus.publish_text("s", step.type, step.pieces, run_id="r1")
+        while cursor.position < bus.head:
+            seen += (await cursor.take()).count
+    took = time.perf_counter() - begin
+    if seen != _PIECES:
+        raise AssertionError(f"{seen} of {_PIECES} pieces arrived")
+    return took
+
+
+def _translate(batches: list[list[Message]]) -> float:
+    translator = Translator()
+    return _timed(lambda: [translator.take(batch) for batch in batches])
+
+
+async def _singles() -> float:
+    bus = _bus()
+    cursor = bus.open_cursor()
+    data = {"call": {"id": "c1", "name": "read", "input_preview": '{"path":"a"}', "state": "RUNNING"}}
+    begin = time.perf_counter()
+    for _ in range(_EVENTS // 100):
+        for _ in range(100):
+            bus.publish("s", Channel.PROGRESS, "tool:start", data, run_id="r1")
+        while cursor.position < bus.head:
+            await cursor.take()
+    return time.perf_counter() - begin
+
+
+def _reads() -> list[Result]:
+    """The last event of one session, with few others beside it and with very many."""
+    few, many = best_of(5, lambda: trio.run(_read_one, 10)), best_of(5, lambda: trio.run(_read_one, _SESSIONS))
+    return [
+        result(
+            f"reading one session of {_SESSIONS:,}",
+            many * 1e6,
+            "us",
+            baseline=few * 1e6,
+            baseline_name="us of 10",
+            ratio_at_most=3.0,
+        )
+    ]
+
+
+async def _read_one(sessions: int) -> float:
+    bus = _bus()
+    begin = bus.head
+    for number in range(sessions):
+        bus.publish(f"s{number}", Channel.MONITOR, "note", {"n": number})
+    cursors = [bus.open_cursor(session=f"s{number}", since=begin) for number in range(0, sessions, sessions // 10)]
+    start = time.perf_counter()
+    for cursor in cursors:
+        await cursor.take()
+    return (time.perf_counter() - start) / len(cursors)

@@ -1,0 +1,77 @@
+"""A million events leave nothing behind but what the ring may hold."""
+
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
+import trio
+
+from gateway.events.bus import EventBus
+from gateway.events.cursor import EventCursor
+from gateway.settings import EventSettings
+from store.records import EventRow
+from tests.gateway.events.stand_in import raws
+from wire.envelope import Channel
+from wire.units import ByteCount
+
+RING = 1 << 20
+BATCH = 500
+
+
+class Sink:
+    """A store of which nothing is read: what the bus keeps is all there is."""
+
+    is_degraded = False
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def put_events(self, rows: Iterable[EventRow]) -> None:
+        self.rows += len(list(rows))
+
+    def note_seq(self, seq: int) -> None:
+        pass
+
+    async def flush(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+    async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
+        pytest.fail(f"the reader keeps pace, yet reads {session} {after}..{before}, {limit}")
+
+    async def oldest_seq(self) -> int:
+        await trio.lowlevel.checkpoint()
+        return 0
+
+
+async def test_a_million_events_take_no_more_memory_than_the_first_ones() -> None:
+    store = Sink()
+    bus = EventBus(store, EventSettings(ring=ByteCount(RING)), first_seq=1)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(bus.run)
+        cursor = bus.open_cursor()
+        await pass_through(bus, cursor, rounds=100)
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            await pass_through(bus, cursor, rounds=1900)
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert bus.head > 1_000_000
+        assert bus.statistics().ring_bytes <= RING
+        assert bus.statistics().ring_sessions <= 1000
+        assert grown < 2 * RING  # the ring of before is not counted, the one of now is
+        assert store.rows > 2000
+        nursery.cancel_scope.cancel()
+
+
+async def pass_through(bus: EventBus, cursor: EventCursor, rounds: int) -> None:
+    pieces = raws(*["word "] * BATCH)
+    for number in range(rounds):
+        session = f"session {number % 1000}"
+        bus.publish_text(session, "text_chunk", pieces, run_id=f"r{number}")
+        bus.publish(session, Channel.PROGRESS, "done", {"text": "x"}, run_id=f"r{number}")
+        await bus.settled(bus.statistics().last_seq)
+        while cursor.position < bus.head:
+            await cursor.take()
