@@ -1,17 +1,20 @@
 """The event bus in process: from a worker's messages to the envelopes that a subscriber is sent."""
 
 import json
+import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 import trio
 
-from benchmarks.harness import Result, best_of, result
+from benchmarks.harness import Result, best_of, median, percentile, result
 from gateway.events.bus import EventBus
 from gateway.events.translate import TextPieces, Translator
 from gateway.settings import EventSettings
-from store.records import EventRow
+from store import EventRow, StoreSettings, open_store
 from wire.envelope import Channel
 from wire.messages import Message
 
@@ -20,6 +23,7 @@ _BATCH = 780
 """Messages that one read of a full pipe brings."""
 _SESSIONS = 10_000
 _EVENTS = 20_000
+_DURABLE = 300
 
 
 def run() -> list[Result]:
@@ -39,6 +43,7 @@ def run() -> list[Result]:
         result("the same, translated only", _PIECES / best_of(3, lambda: _translate(batches)), "/s"),
         result("single events, published and read", _EVENTS / best_of(3, lambda: trio.run(_singles)), "/s"),
         *_reads(),
+        *_over_store(batches),
     ]
 
 
@@ -145,3 +150,71 @@ async def _read_one(sessions: int) -> float:
     for cursor in cursors:
         await cursor.take()
     return (time.perf_counter() - start) / len(cursors)
+
+
+# --- over SQLite ------------------------------------------------------------------------------------------------------
+
+
+def _over_store(batches: list[list[Message]]) -> list[Result]:
+    with tempfile.TemporaryDirectory() as folder:
+        commits = _commits(Path(folder, "plain.db"))
+        waits, replay, rows = trio.run(_store_and_replay, Path(folder, "pool.db"), batches)
+    name = "us a commit of one row by hand"
+    return [
+        result("durable event, seen, p50", median(waits), "us", baseline=median(commits), baseline_name=name),
+        result(
+            "durable event, seen, p99",
+            percentile(waits, 0.99),
+            "us",
+            baseline=percentile(commits, 0.99),
+            baseline_name=name,
+            at_most=20_000,
+        ),
+        result("text pieces, replayed from the store", _PIECES / replay, "/s", at_least=500_000),
+        result("pieces to a row of the store", _PIECES / rows, "pieces", at_least=100),
+    ]
+
+
+def _commits(path: Path) -> list[float]:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; CREATE TABLE t (n INTEGER)")
+    times = []
+    for number in range(_DURABLE):
+        begin = time.perf_counter()
+        connection.execute("INSERT INTO t VALUES (?)", (number,))
+        times.append((time.perf_counter() - begin) * 1e6)
+    connection.close()
+    return times
+
+
+async def _store_and_replay(path: Path, batches: list[list[Message]]) -> tuple[list[float], float, int]:
+    async with open_store(path, StoreSettings(), on_trouble=lambda _kind, _facts: None) as store:
+        bus = EventBus(store, EventSettings(), first_seq=store.loaded.first_seq)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(bus.run)
+            waits = [await _settle_one(bus) for _ in range(_DURABLE)]
+            begin, translator = bus.head, Translator()
+            for batch in batches:
+                for step in translator.take(batch):
+                    assert isinstance(step, TextPieces)
+                    bus.publish_text("s", step.type, step.pieces, run_id="r1")
+            nursery.cancel_scope.cancel()
+        await store.flush()
+        return waits, await _replay(bus, begin), bus.statistics().snapshots
+
+
+async def _settle_one(bus: EventBus) -> float:
+    begin = time.perf_counter()
+    await bus.settled(bus.publish("s", Channel.PROGRESS, "done", {"text": "x"}))
+    return (time.perf_counter() - begin) * 1e6
+
+
+async def _replay(bus: EventBus, since: int) -> float:
+    cursor = bus.open_cursor(session="s", since=since)
+    begin = time.perf_counter()
+    size = 0
+    while cursor.position < bus.head:
+        size += len((await cursor.take()).body)
+    if size < _PIECES * len("word "):
+        raise AssertionError(f"{size} bytes came back of {_PIECES} pieces")
+    return time.perf_counter() - begin
