@@ -89,8 +89,7 @@ class Intake:
 
         Raises UsageError, Conflict, PoolSaturated, PoolClosed.
         """
-        if self.is_closed:
-            raise PoolClosed("the supervisor is shutting down and takes no new runs")
+        self._check_open()
         address = self._address(message)
         text = await self._received(address, message.source)
         if text is None:
@@ -108,6 +107,7 @@ class Intake:
 
     async def accept_on(self, hold: Hold, message: AgentRequest, principal: str) -> Run:
         """The run of a message on a worker that its caller holds: it waits for nobody. Raises as ``accept`` does."""
+        self._check_open()
         entry = self._sessions.get(hold.session)
         if entry is None or hold.lease is None:
             raise UsageError(f"the hold on session {hold.session} has ended", session=hold.session)
@@ -120,6 +120,10 @@ class Intake:
             self._start_soon(self._conductor.run_on, hold.lease, run)
         await self._ledger.settled(run)
         return run
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise PoolClosed("the supervisor is shutting down and takes no new runs")
 
     # --- whose it is --------------------------------------------------------------------------------------------------
 
@@ -183,6 +187,7 @@ class Intake:
     async def _take_up(self, request: RunRequest) -> Run:
         earlier = self._earlier(request)
         if earlier is not None:
+            await self._ledger.settled(earlier)
             return earlier
         try:
             run, is_new = self._ledger.accept(request, _body(request))

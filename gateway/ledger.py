@@ -129,7 +129,7 @@ class Ledger:
         self._expire()
         known = self._table.find(principal, run_id, session)
         if known is None or (not known.is_live and known.outcome is None):
-            raise UsageError(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
+            raise _too_old(run_id)
         return self._run_of(known)
 
     def known(self, principal: str, run_id: str, session: str) -> Run | None:
@@ -150,7 +150,8 @@ class Ledger:
             run = self._follow(known, _read_request(known) or _bare_request(known))
             run.started_at = known.started_at
             self._end_now(run, interrupted(run.request))
-        return [run for known in recovered.to_run if (run := self._revive(known))], len(recovered.interrupted)
+        revived = [self._revive(known) for known in recovered.to_run]
+        return [run for run in revived if run is not None], len(recovered.interrupted)
 
     def _revive(self, known: KnownRun) -> Run | None:
         """A run that is to be run now; one whose request cannot be read is ended with that error."""
@@ -181,13 +182,15 @@ class Ledger:
         return run
 
     def _run_of(self, known: KnownRun) -> Run:
-        """The live run itself, or a record of an ended one."""
+        """The live run itself, or a record of an ended one, whose outcome may be known no longer."""
         run = self._live.get(known.key)
         if run is not None:
             return run
         run = Run("", _bare_request(known), known.accepted_at)
         run.started_at = known.started_at
-        if known.outcome is not None:
+        if known.outcome is None:
+            run.settle(outcome_of_error(run, _too_old(known.key[2]), ended_at=known.ended_at or 0.0))
+        else:
             run.settle(_outcomes.decode(known.outcome))
         return run
 
@@ -212,6 +215,10 @@ def _bare_request(known: KnownRun) -> RunRequest:
     """Whose run it is, without what was asked for."""
     principal, session, run_id = known.key
     return RunRequest(principal=principal, session=session, run_id=run_id, text="")
+
+
+def _too_old(run_id: str) -> UsageError:
+    return UsageError(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
 
 
 def _done(outcome: RunOutcome) -> dict[str, Any]:

@@ -127,6 +127,8 @@ class MemoryWorker:
 class MemoryLauncher:
     """Where they come from. ``broken`` names roles that cannot start; ``starts`` and ``stops`` are worker ids."""
 
+    kind: type[MemoryWorker] = MemoryWorker
+
     def __init__(self) -> None:
         self.settings = RpcSettings()
         self.transcripts: dict[str, list[str]] = {}
@@ -146,7 +148,7 @@ class MemoryLauncher:
         self.starts.append(worker_id)
         if profile.role in self.broken:
             raise WorkerStartFailed("cannot start", stderr_tail="boom")
-        worker = self.live[worker_id] = MemoryWorker(worker_id, self, profile)
+        worker = self.live[worker_id] = self.kind(worker_id, self, profile)
         self.most = max(self.most, len(self.live))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(worker.client.run)

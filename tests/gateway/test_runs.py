@@ -1,0 +1,300 @@
+"""Runs from their acceptance to their outcome: keys, waiting, followers, order; on a virtual clock."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from errors import Conflict, PoolClosed, PoolSaturated, UsageError
+from tests.gateway.callers import RecordingCaller
+from tests.gateway.world import open_world
+
+
+async def test_a_message_is_accepted_at_once_and_its_outcome_follows(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        accepted = await world.call("agent", text="hello", session="alice", run="k1")
+        assert accepted == {"run_id": "k1", "session": "alice", "status": "accepted", "accepted_at": 1_000_000}
+        outcome = await world.call("agent.wait", run_id="k1")
+        assert (outcome["status"], outcome["text"], outcome["worker"]) == ("ok", "hello", "w1")
+        assert outcome["accepted_at"] <= outcome["started_at"] <= outcome["ended_at"]
+
+
+async def test_a_prompt_is_followed_from_its_acceptance_to_its_outcome(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        outcome = await world.call("prompt", text="hello", session="alice", run="k1")
+        assert (outcome["run_id"], outcome["status"], outcome["text"]) == ("k1", "ok", "hello")
+        frames = [data for name, data in world.caller.pushed if name == "events"]
+        assert {frame["request"] for frame in frames} == {world.caller.request_id}
+        events = [event for frame in frames for event in frame["events"]]
+        assert [event["type"] for event in events] == ["run:accepted", "run:start", "text_chunk", "done"]
+        assert [event["run_id"] for event in events] == ["k1"] * 4
+        assert events[-1]["data"]["text"] == "hello"
+
+
+async def test_a_follower_sees_nothing_of_other_runs(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang", run="first")
+        follower = RecordingCaller(world.nursery, request_id="f")
+        world.nursery.start_soon(_prompt, world, follower)
+        await wait_all_tasks_blocked()
+        world.launcher.running("hang").finish()
+        await world.run("second").wait()
+        await wait_all_tasks_blocked()
+        runs = {event["run_id"] for _, data in follower.pushed for event in data["events"]}
+        assert runs == {"second"}
+
+
+async def _prompt(world, follower) -> None:  # type: ignore[no-untyped-def]  # a task of the test above
+    await world.call("prompt", follower, text="hello", session="alice", run="second", queue="followup")
+
+
+async def test_runs_of_one_session_are_serial_and_keep_their_order(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        runs = [await world.send(text, queue="followup") for text in "abc"]
+        assert [(await run.wait()).text for run in runs] == ["a", "a|b", "a|b|c"]
+        assert world.launcher.most == 1
+        world.assert_at_rest()
+
+
+async def test_runs_of_different_sessions_run_at_the_same_time(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang 1", "alice")
+        await world.begin("hang 2", "bob")
+        assert world.launcher.running("hang 1") is not world.launcher.running("hang 2")
+
+
+async def test_a_run_goes_on_when_the_front_end_that_started_it_leaves(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        async with trio.open_nursery() as connection:
+            connection.start_soon(lambda: world.call("prompt", text="hang", session="alice", run="k1"))
+            await wait_all_tasks_blocked()
+            connection.cancel_scope.cancel()
+        world.launcher.running("hang").finish("told to nobody")
+        outcome = await world.call("agent.wait", run_id="k1")
+        assert (outcome["status"], outcome["text"]) == ("ok", "told to nobody")
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_key_is_the_same_run_while_it_lives_and_after(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("hang", run="k1")
+        assert await world.send("hang", run="k1") is run
+        world.launcher.running("hang").finish("once")
+        await run.wait()
+        await wait_all_tasks_blocked()
+        again = await world.call("prompt", text="hang", session="alice", run="k1")
+        assert (again["text"], world.launcher.prompts) == ("once", ["hang"])
+
+
+async def test_a_prompt_under_a_known_key_follows_the_run_from_its_beginning(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang", run="k1")
+        late = RecordingCaller(world.nursery)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: world.call("prompt", late, text="hang", session="alice", run="k1"))
+            await wait_all_tasks_blocked()
+            world.launcher.running("hang").finish()
+        types = [event["type"] for _, data in late.pushed for event in data["events"]]
+        assert types == ["run:accepted", "run:start", "text_chunk", "done"]
+
+
+async def test_a_key_with_another_body_is_a_conflict(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("hello", run="k1")
+        message = {"text": "hello", "session": "alice", "run": "k1"}
+        for other in ({"text": "hello!"}, {"role": "writer"}, {"agent": "ops"}, {"images": [{"data": "AA=="}]}):
+            with pytest.raises(Conflict, match="k1"):
+                await world.call("agent", **{**message, **other})
+        assert world.launcher.prompts == ["hello"]
+
+
+async def test_how_somebody_waits_for_a_run_makes_no_other_body(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("hello", run="k1")
+        await world.ask("hello", run="k1", timeout=3.0, priority=9, queue="collect")
+        assert world.launcher.prompts == ["hello"]
+
+
+async def test_keys_are_those_of_one_principal_and_one_session(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        stranger = RecordingCaller(world.nursery, principal="uid:2")
+        await world.ask("mine", "alice", run="k1")
+        await world.ask("elsewhere", "bob", run="k1")
+        theirs = await world.call("prompt", stranger, text="theirs", session="alice", run="k1")
+        assert theirs["text"] == "mine|theirs"
+        assert world.launcher.prompts == ["mine", "elsewhere", "theirs"]
+        with pytest.raises(UsageError, match="2 sessions"):
+            await world.call("agent.wait", run_id="k1")
+        assert (await world.call("agent.wait", run_id="k1", session="bob"))["text"] == "elsewhere"
+        assert (await world.call("agent.wait", stranger, run_id="k1"))["text"] == "mine|theirs"
+
+
+async def test_a_key_is_free_again_after_its_window(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("hello", run="k1")
+        await trio.sleep(301)
+        await world.ask("other", run="k1")
+        assert world.launcher.prompts == ["hello", "other"]
+
+
+async def test_a_prompt_under_the_key_of_an_outcome_that_was_let_go_says_so(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, outcomes=1) as world:
+        await world.ask("hello", run="k1")
+        await world.ask("other", run="k2")
+        await wait_all_tasks_blocked()
+        with trio.fail_after(10):
+            outcome = await world.call("prompt", text="hello", session="alice", run="k1")
+        assert (outcome["status"], outcome["error"]["code"]) == ("error", "usage")
+        assert world.launcher.prompts == ["hello", "other"]
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+async def test_waiting_for_no_time_is_a_look(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("hang", run="k1")
+        looked = await world.call("agent.wait", run_id="k1", timeout_ms=0)
+        assert (looked["status"], looked["started_at"], trio.current_time()) == ("timeout", run.started_at, 0)
+        world.launcher.running("hang").finish()
+        await run.wait()
+        assert (await world.call("agent.wait", run_id="k1", timeout_ms=0))["status"] == "ok"
+
+
+async def test_the_end_of_a_wait_is_not_the_end_of_its_run(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang", run="k1")
+        assert (await world.call("agent.wait", run_id="k1", timeout_ms=5000))["status"] == "timeout"
+        assert trio.current_time() == 5
+        world.launcher.running("hang").finish("late")
+        assert (await world.call("agent.wait", run_id="k1"))["text"] == "late"
+
+
+async def test_waiting_for_an_unknown_or_a_forgotten_run_is_an_error(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, outcome_age=600) as world:
+        with pytest.raises(UsageError, match="there is no run 'k1'"):
+            await world.call("agent.wait", run_id="k1")
+        await world.ask("hello", run="k1")
+        await trio.sleep(599)
+        assert (await world.call("agent.wait", run_id="k1"))["status"] == "ok"
+        await trio.sleep(2)
+        with pytest.raises(UsageError, match="too long ago"):
+            await world.call("agent.wait", run_id="k1")
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"text": " \n"}, "empty"),
+        ({"text": "x", "source": {"channel": "c", "chat_type": "dm", "chat_id": "1", "sender_id": "1"}}, "either"),
+        ({"text": "x", "session": None}, "either"),
+        ({"text": "x", "agent": "nobody"}, "nobody"),
+        ({"text": "x", "role": "nothing"}, "nothing"),
+        ({"text": "x", "session": "agent:ops"}, "agent:ops"),
+    ],
+)
+async def test_what_cannot_be_a_message_leaves_no_trace(tmp_path: Path, wrong: dict[str, object], why: str) -> None:
+    async with open_world(tmp_path) as world:
+        with pytest.raises(UsageError, match=why):
+            await world.call("agent", **{"session": "alice", "run": "k1", **wrong})
+        assert len(world.gateway.sessions) == world.gateway.ledger.live == 0
+        assert await world.events() == []
+        await world.ask("good", run="k1")
+
+
+async def test_an_image_alone_is_a_message(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("", images=[{"type": "image", "data": "AA==", "mimeType": "image/png"}])
+        assert world.launcher.asked("prompt")[0]["images"] == [
+            {"type": "image", "data": "AA==", "mimeType": "image/png"}
+        ]
+
+
+async def test_nothing_is_accepted_after_the_call_to_stop_and_what_runs_goes_on(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("hang")
+        hold = await world.call("acquire", session="bob")
+        await world.call("shutdown")
+        assert world.gateway.shutdown_requested.is_set()
+        with pytest.raises(PoolClosed, match="shutting down"):
+            await world.send("more")
+        with pytest.raises(PoolClosed, match="shutting down"):
+            await world.call("prompt", text="more", session="bob", hold=hold["hold"])
+        world.launcher.running("hang").finish("in time")
+        assert (await run.wait()).text == "in time"
+
+
+async def test_with_every_place_taken_by_a_live_run_a_new_one_is_refused_and_can_come_again(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, runs=1) as world:
+        run = await world.begin("hang")
+        with pytest.raises(PoolSaturated, match=r"gateway\.runs"):
+            await world.send("more", "bob", run="k2")
+        world.launcher.running("hang").finish()
+        await run.wait()
+        assert (await world.ask("more", "bob", run="k2")).text == "more"
+
+
+async def test_a_run_whose_session_finds_no_room_is_forgotten_with_its_key(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, sessions=1) as world:
+        run = await world.begin("hang")
+        with pytest.raises(PoolSaturated, match=r"gateway\.sessions"):
+            await world.send("more", "bob", run="k2")
+        world.launcher.running("hang").finish()
+        await run.wait()
+        assert await world.events("run:accepted", "done") != []
+        assert (await world.ask("another", "bob", run="k2")).text == "another"
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_fails_and_a_tool_that_fails_make_different_outcomes(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        failed = await world.ask("fail")
+        assert (failed.status, failed.reason, failed.text) == ("error", "error", "half")
+        assert failed.error is not None
+        assert (failed.error.code, failed.error.message) == ("worker_error", "the model is ill")
+        tool = await world.ask("tool ls")
+        assert (tool.status, "no such file" in tool.text) == ("ok", True)
+        world.assert_at_rest()
+
+
+async def test_a_silent_answer_is_an_outcome_without_text(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        outcome = await world.ask("say NO_REPLY ")
+        assert (outcome.status, outcome.text, outcome.silent) == ("ok", "", True)
+        [done] = await world.events("done")
+        assert done["data"]["silent"] is True
+
+
+async def test_files_of_the_workspace_are_handed_over_beside_the_text(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        profile = await world.gateway.shelf.get("main", "default")
+        (Path(profile.cwd) / "a.png").write_bytes(b"x" * 5)
+        outcome = await world.ask("say here\nMEDIA:a.png\nMEDIA:../b.png")
+        assert outcome.text == "here\nMEDIA:../b.png"
+        [media] = outcome.media
+        assert (media.mime_type, media.size, Path(media.path).name) == ("image/png", 5, "a.png")
+        [done] = await world.events("done")
+        assert done["data"]["media"] == msgspec.to_builtins([media])

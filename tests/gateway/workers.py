@@ -1,0 +1,190 @@
+"""Workers of memory that do what a gateway's tests need: talk slowly, take steers, ask people, refuse, break."""
+
+from typing import Any, cast
+
+from tests.pool.memory_workers import MemoryLauncher, MemoryWorker
+
+__all__ = ["GatewayLauncher", "GatewayWorker"]
+
+
+class GatewayWorker(MemoryWorker):
+    """The first word of a prompt says what becomes of it; any other is answered as ``MemoryWorker`` does.
+
+    ``hang`` runs until the test has it ``finish`` or it is aborted. ``stubborn`` does not heed an abort. ``mute`` is a
+    ``hang`` that says nothing at all. ``ask`` wants an approval of call ``c1`` (or of the call it names), ``dialog`` an
+    answer to dialog ``d1``, and both end with it. ``fail`` ends with the model's error, ``refuse`` is not taken,
+    ``wrong`` has a result of another shape. ``say`` answers with what follows, ``think`` says it as a thought first.
+    ``tool`` calls one that fails. ``many`` answers in as many pieces as it says.
+    """
+
+    text = ""
+    """Of the prompt that runs."""
+    refuses_steers = False
+    ignores_steers = False
+    """They are not answered."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.steers: list[str] = []
+        self.thinking: str | None = None
+
+    @property
+    def home(self) -> "GatewayLauncher":
+        return cast("GatewayLauncher", self.launcher)
+
+    def answer(self, request: dict[str, Any], result: dict[str, Any] | None) -> None:
+        self.home.requests.append((request["method"], request["params"]))
+        super().answer(request, result)
+
+    # --- prompts ------------------------------------------------------------------------------------------------------
+
+    def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        text = request["params"]["text"]
+        word, _, rest = text.partition(" ")
+        begin = getattr(self, f"_begin_{word}", None)
+        if begin is None:
+            return super().prompt(request)
+        self.home.prompts.append(text)
+        self.running, self.text = request["id"], text
+        begin(rest)
+        return None
+
+    def _begin_hang(self, _: str) -> None:
+        self.tell("run_start")
+        self.tell("assistant_message", partial="well ")
+
+    def _begin_stubborn(self, _: str) -> None:
+        self.tell("run_start")
+
+    def _begin_mute(self, _: str) -> None:
+        """Not a word."""
+
+    def _begin_ask(self, call: str) -> None:
+        self.tell("run_start")
+        self.tell("permission_required", call={"id": call or "c1", "name": "bash", "input_preview": "rm -rf"})
+
+    def _begin_dialog(self, _: str) -> None:
+        self.tell("run_start")
+        self.tell("ui_request", id="d1", method="confirm", fields={"title": "Sure?"})
+
+    def _begin_fail(self, _: str) -> None:
+        self.end_turn({"text": "half", "stop_reason": "error", "error": "the model is ill"})
+
+    def _begin_refuse(self, _: str) -> None:
+        self.refuse({"id": self.running}, "no_model", "there is no model")
+
+    def _begin_wrong(self, _: str) -> None:
+        self.end_turn({"text": 7})
+
+    def _begin_say(self, rest: str) -> None:
+        self.end_turn({"text": rest, "stop_reason": "stop"})
+
+    def _begin_think(self, rest: str) -> None:
+        self.tell("run_start")
+        self.tell("thinking", partial=rest)
+        self.finish("thought")
+
+    def _begin_tool(self, rest: str) -> None:
+        self.tell("run_start")
+        call = {"id": "t1", "name": "bash", "input_preview": rest, "state": "ERROR"}
+        self.tell("tool", phase="start", call={**call, "state": "RUNNING"})
+        self.tell("tool", phase="error", call=call, error="no such file")
+        self.end_turn({"text": "", "stop_reason": "stop"})
+
+    def _begin_many(self, rest: str) -> None:
+        for number in range(int(rest)):
+            self.tell("assistant_message", partial=f"{number},")
+        self.finish("told")
+
+    # --- what the test has it do --------------------------------------------------------------------------------------
+
+    def tell(self, event: str, **data: Any) -> None:
+        self.transport.say({"event": event, "data": data})
+
+    def finish(self, text: str = "done", **more: Any) -> None:
+        """End the running turn; its prompt and the steers it has consumed are part of the conversation."""
+        self.launcher.transcripts[self.file].append(self.text)
+        self.end_turn({"text": text, "stop_reason": "stop", **more})
+
+    def end_turn(self, result: dict[str, Any]) -> None:
+        request, self.running, self.text = self.running, None, ""
+        self.transport.say({"id": request, "result": result})
+
+    def refuse(self, request: dict[str, Any], code: str, message: str) -> None:
+        self.transport.say({"id": request["id"], "error": {"code": code, "message": message}})
+
+    def consume(self) -> None:
+        """The model is told what was steered in."""
+        self.launcher.transcripts[self.file] += self.steers
+        self.steers.clear()
+        self.tell("queue_update", steers=0, follow_ups=0)
+
+    def die(self) -> None:
+        self.transport.exit(signal=9)
+
+    # --- other requests -----------------------------------------------------------------------------------------------
+
+    def steer(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if self.ignores_steers:
+            return None
+        if self.refuses_steers or self.running is None:
+            self.refuse(request, "not_running", "no run takes a steer")
+            return None
+        self.steers.append(request["params"]["text"])
+        self.tell("queue_update", steers=len(self.steers), follow_ups=0)
+        return {"queued": "steer"}
+
+    def abort(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self.text.startswith("stubborn"):
+            return {}
+        self.steers.clear()
+        if self.running is not None:
+            self.end_turn({"text": "so far", "stop_reason": "aborted"})
+        return super().abort(request)
+
+    def decide(self, request: dict[str, Any]) -> dict[str, Any]:
+        params = request["params"]
+        self.tell("permission_decided", by="a person", **params)
+        self.finish(params["decision"])
+        return {}
+
+    def ui_respond(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.tell("ui_resolved", id=request["params"]["id"], reason="answered")
+        self.finish("resolved")
+        return {"resolved": True}
+
+    def process(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"worker": self.id, **request["params"]}
+
+    def compact(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if self.home.cannot_compact:
+            self.refuse(request, "too_short", "there is nothing to summarise")
+            return None
+        return {"compacted": True}
+
+    def set_thinking(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.thinking = request["params"]["level"]
+        return {}
+
+
+class GatewayLauncher(MemoryLauncher):
+    """``requests``: every request that any worker has answered or left, as ``(method, params)``."""
+
+    kind = GatewayWorker
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.cannot_compact = False
+
+    @property
+    def workers(self) -> list[GatewayWorker]:
+        return [cast("GatewayWorker", worker) for worker in self.live.values()]
+
+    def running(self, text: str) -> GatewayWorker:
+        """The worker that has this prompt in its turn."""
+        return next(worker for worker in self.workers if worker.running is not None and worker.text == text)
+
+    def asked(self, method: str) -> list[dict[str, Any]]:
+        """The parameters of every such request."""
+        return [params for name, params in self.requests if name == method]

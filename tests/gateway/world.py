@@ -1,0 +1,230 @@
+"""A whole gateway over a real pool: workers made of memory, a store that the test controls, the test's own clock."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from gateway.events import EventBus
+from gateway.hook_runner import HookRunner
+from gateway.hooks import HookTable
+from gateway.methods.table import Handlers
+from gateway.profile_shelf import AgentParts
+from gateway.prompts import GatewayPrompts
+from gateway.run import Run, RunKey, RunOutcome
+from gateway.service import Gateway, Recovery, open_gateway
+from gateway.settings import GatewaySettings
+from pool import Pool
+from pool.settings import PoolSettings
+from profiles import AgentSettings, ProfilesSettings, RoleSettings
+from router.settings import RouterSettings
+from router.source import MessageSource
+from store import Store
+from store.records import Loaded, RunRow, SessionRow, StoreStatistics
+from tests.gateway.callers import RecordingCaller
+from tests.gateway.events.stand_in import MemoryStore
+from tests.gateway.workers import GatewayLauncher
+from wire.units import decode_unit
+
+__all__ = ["PROFILES", "WholeStore", "World", "open_world", "telegram"]
+
+PROFILES = ProfilesSettings(
+    agents={"ops": AgentSettings(append_system_prompt="Operate."), "quick": AgentSettings(timeout_seconds=None)},
+    roles={"writer": RoleSettings(append_system_prompt="Write.")},
+)
+
+
+def telegram(**more: Any) -> MessageSource:
+    """Where a direct message of a person comes from."""
+    return MessageSource(**{"channel": "telegram", "chat_type": "dm", "chat_id": "7", "sender_id": "7", **more})
+
+
+class WholeStore(MemoryStore):
+    """A stand-in for all of the store. ``written``: what would be found after a crash now; the rest is in memory."""
+
+    def __init__(self, first_seq: int = 1) -> None:
+        super().__init__(first_seq)
+        self.sessions: dict[str, SessionRow] = {}
+        self.runs: dict[RunKey, RunRow] = {}
+        self.written: tuple[dict[str, SessionRow], dict[RunKey, RunRow]] = ({}, {})
+        self.has_room = trio.Event()
+        self.has_room.set()
+
+    def put_session(self, row: SessionRow) -> None:
+        self.sessions[row.key] = row
+
+    def delete_session(self, key: str) -> None:
+        self.sessions.pop(key, None)
+
+    def put_run(self, row: RunRow) -> None:
+        self.runs[row.principal, row.session, row.run_id] = row
+
+    def delete_runs(self, runs: Iterable[RunKey]) -> None:
+        for key in runs:
+            self.runs.pop(key, None)
+
+    async def flush(self) -> bool:
+        at_the_call = (dict(self.sessions), dict(self.runs))
+        is_durable = await super().flush()
+        if is_durable:
+            self.written = at_the_call
+        return is_durable
+
+    async def room(self) -> None:
+        await self.has_room.wait()
+
+    def statistics(self) -> StoreStatistics:
+        return StoreStatistics(
+            rows_waiting=0, bytes_waiting=0, rows_written=0, degraded=self.is_degraded, lost=0, last_error=None
+        )
+
+    def states(self) -> dict[str, str]:
+        """How far each run has come that would be found after a crash now, by its id."""
+        return {run_id: row.state.value for (_, _, run_id), row in self.written[1].items()}
+
+    def after_a_crash(self) -> "WholeStore":
+        """What the next life finds if this one ended at this moment, without any last word."""
+        store = WholeStore(self.noted + 1_000_000)
+        store.sessions, store.runs = dict(self.written[0]), dict(self.written[1])
+        store.rows = [row for row in self.rows if row.seq <= self.durable_upto]
+        return store
+
+    def after_a_stop(self) -> "WholeStore":
+        """The same after a clean stop: everything was written."""
+        store = WholeStore(self.noted + 1)
+        store.sessions, store.runs, store.rows = dict(self.sessions), dict(self.runs), list(self.rows)
+        return store
+
+    @property
+    def loaded(self) -> Loaded:
+        return Loaded(
+            sessions=list(self.sessions.values()),
+            runs=list(self.runs.values()),
+            first_seq=self.first_seq,
+            set_aside=None,
+            was_clean=True,
+        )
+
+
+class Supervisor:
+    """Implements ``SupervisorPort``."""
+
+    def facts(self) -> dict[str, Any]:
+        return {"pid": 1}
+
+    async def reload(self) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"reloaded": True}
+
+
+class World:
+    """One life of a gateway with everything around it."""
+
+    def __init__(
+        self, gateway: Gateway, launcher: GatewayLauncher, nursery: trio.Nursery, recovery: Recovery | None
+    ) -> None:
+        self.gateway = gateway
+        self.launcher = launcher
+        self.nursery = nursery
+        self.recovery = recovery
+        self.warnings: list[str] = []
+        self.handlers = Handlers(gateway, Supervisor())
+        self.caller = RecordingCaller(nursery)
+        self._events = gateway.bus.open_cursor()
+
+    async def call(self, method: str, caller: RecordingCaller | None = None, /, **params: Any) -> Any:
+        """What a front end is answered."""
+        raw = msgspec.Raw(msgspec.json.encode(params))
+        return msgspec.to_builtins(await self.handlers.call(method, raw, caller or self.caller))
+
+    async def send(self, text: str, session: str | None = "alice", **params: Any) -> Run:
+        """Have a message accepted; the run, whatever has become of it."""
+        if "source" in params:
+            session = None
+        accepted = await self.call("agent", text=text, **({"session": session} if session else {}), **params)
+        return self.run(accepted["run_id"], accepted["session"])
+
+    async def begin(self, text: str, session: str | None = "alice", **params: Any) -> Run:
+        """The same, and let everything happen that can happen now."""
+        run = await self.send(text, session, **params)
+        await wait_all_tasks_blocked()
+        return run
+
+    async def ask(self, text: str, session: str | None = "alice", **params: Any) -> RunOutcome:
+        """Send a message and wait for its outcome."""
+        run = await self.send(text, session, **params)
+        with trio.fail_after(3600):
+            return await run.wait()
+
+    def run(self, run_id: str, session: str | None = None) -> Run:
+        return self.gateway.ledger.find(self.caller.principal, run_id, session)
+
+    def state(self, session: str = "alice") -> str:
+        entry = self.gateway.sessions.get(session)
+        assert entry is not None
+        return entry.status.value
+
+    async def events(self, *types: str) -> list[dict[str, Any]]:
+        """What was published since the last call, those of these types; first lets happen what can happen now."""
+        await wait_all_tasks_blocked()
+        found: list[dict[str, Any]] = []
+        while self._events.position < self.gateway.bus.head:
+            found += msgspec.json.decode(b"[" + (await self._events.take()).body + b"]")
+        return [event for event in found if not types or event["type"] in types]
+
+    def assert_at_rest(self, session: str = "alice") -> None:
+        """Nobody waits, nothing runs, the next message would begin at once."""
+        assert self.state(session) == "READY"
+        assert not self.gateway.conductor.lanes.is_busy(session)
+        assert self.gateway.ledger.live == 0
+        assert self.gateway.conductor.lanes.snapshot().running == 0
+
+
+@asynccontextmanager
+async def open_world(
+    data_dir: Path,
+    *,
+    store: WholeStore | Store | None = None,
+    launcher: GatewayLauncher | None = None,
+    hooks: HookTable | None = None,
+    profiles: ProfilesSettings = PROFILES,
+    router: RouterSettings | None = None,
+    workers: int = 2,
+    clock: Callable[[], float] | None = None,
+    **settings: Any,
+) -> AsyncIterator[World]:
+    """A life that begins with what ``store`` has; ``settings`` are the gateway's. Leaving the block ends it."""
+    kept = cast("Store", store or WholeStore())
+    launcher = launcher or GatewayLauncher()
+    loaded = kept.loaded
+    wall = clock or (lambda: 1_000_000 + trio.current_time())
+    warnings: list[str] = []
+    parts = AgentParts(profiles=profiles, router=router or RouterSettings(), prompts=GatewayPrompts())
+    options = msgspec.convert(settings, GatewaySettings, dec_hook=decode_unit)
+    bus = EventBus(kept, options.events, first_seq=loaded.first_seq, clock=wall)
+    async with trio.open_nursery() as outlasting:
+        await outlasting.start(bus.run)
+        async with (
+            Pool(PoolSettings(min=0, max=workers), launcher=launcher, memory_bytes=1 << 40) as pool,
+            open_gateway(
+                options,
+                parts,
+                pool=pool,
+                store=kept,
+                bus=bus,
+                hooks=HookRunner(hooks or {}, lambda message, _facts: warnings.append(message)),
+                data_dir=data_dir,
+                clock=wall,
+            ) as gateway,
+            trio.open_nursery() as connections,
+        ):
+            recovery = gateway.recover(loaded) if loaded.runs or loaded.sessions else None
+            world = World(gateway, launcher, connections, recovery)
+            world.warnings = warnings
+            yield world
+            connections.cancel_scope.cancel()
+        outlasting.cancel_scope.cancel()
