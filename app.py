@@ -103,6 +103,7 @@ class Supervisor:
         self._manager = manager
         self._reread = reread
         self._started_at = time.time()
+        self._had_terminal = _has_terminal()
         self._bus: EventBus | None = None
         self._handlers: Handlers | None = None
         self._serving: Serving | None = None
@@ -288,7 +289,7 @@ class Supervisor:
         with trio.open_signal_receiver(*_signals()) as signals:
             task_status.started()
             async for number in signals:
-                if number == signal.SIGHUP:
+                if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
                     await self._reload_by_signal()
                 else:
                     (self._hurry if self._stop_wanted.is_set() else self._stop_wanted).set()
@@ -302,8 +303,20 @@ class Supervisor:
             self._tell("reload_refused", {"reason": exc.message})
 
 
+def _has_terminal() -> bool:
+    """Whether some terminal controls this process: one that is closed takes with it what runs in it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 def _signals() -> tuple[signal.Signals, ...]:
-    """What asks us to stop, and SIGHUP, which asks to reload; not where ``nohup`` has it ignored."""
+    """What asks us to stop, and SIGHUP, which asks to reload, or tells that our terminal is gone.
+
+    Where ``nohup`` has SIGHUP ignored it stays so.
+    """
     always = (signal.SIGTERM, signal.SIGINT)
     return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
 

@@ -191,9 +191,10 @@ class Desk:
         """What one of the turn's runs is told."""
         facts: dict[str, Any] = {"worker": report.worker, "level": report.level, "waited": report.waited}
         now, result = self._ledger.now(), report.result
-        if result is None or reply is None:
+        if report.error is not None or result is None or reply is None:
             why = report.error or InternalError("the turn ended without a result")
-            return outcome_of_error(run, why, ended_at=now, **facts)
+            said = {} if result is None or reply is None else {"text": reply.text, "usage": result.usage}
+            return outcome_of_error(run, why, ended_at=now, **facts, **said)
         error = _error_of(result, run)
         return RunOutcome(
             run_id=run.request.run_id,

@@ -34,7 +34,7 @@ class Ending(StrEnum):
 
 
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a turn: a ``result`` or an ``error``. ``unconsumed``: runs steered into it that it never saw."""
+    """What came of a turn: a ``result``, an ``error``, or both where it was ended early. ``unconsumed``: runs steered into it that it never saw."""
 
     result: PromptResult | None
     error: PoolError | None
@@ -153,7 +153,7 @@ class Turn:
         except Exception as exc:  # noqa: BLE001 - a defect met in one turn fails this turn, not all the others
             self._error = self._internal(exc)
         return TurnReport(
-            result=self._result if self._error is None else None,
+            result=self._result,
             error=self._error or self._early_end(),
             worker=self._worker,
             level=self._level,

@@ -37,6 +37,11 @@ WITHOUT_A_CLOCK = (
     "pool/machine",
     "pool/waiting",
     "pool/tables",
+    "gateway/lanes",
+    "gateway/commands",
+    "gateway/run_table",
+    "gateway/events/translate",
+    "gateway/events/ring",
 )
 """Pure rooms and modules: decisions that read no clock, start no process and await nothing."""
 

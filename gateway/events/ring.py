@@ -14,7 +14,7 @@ __all__ = ["ITEM_BYTES", "Index", "Item", "Ring", "TextBlock", "first_of", "last
 ITEM_BYTES = 256
 """What an item costs beside its text or data: the objects it is made of, and its places in the two indexes."""
 
-_EVICTED_SHARE = 16
+_EVICTED_SHARE = 32
 """A full ring gives up this part of itself at once: often enough not to be felt, rarely enough for long snapshots."""
 
 

@@ -23,7 +23,10 @@ _COMMAND_LIMIT = 25.0
 class Supervisor:
     """One ``pool run``. ``log`` collects what it writes to stderr."""
 
-    def __init__(self, data_dir: Path, *flags: str, wrapper: Sequence[str] = ()) -> None:
+    def __init__(
+        self, data_dir: Path, *flags: str, wrapper: Sequence[str] = (), terminal: int = subprocess.DEVNULL
+    ) -> None:
+        """``terminal``: the file descriptor of its standard input."""
         self.data_dir = data_dir
         self.socket = data_dir / "control.sock"
         self.log: list[str] = []
@@ -34,8 +37,9 @@ class Supervisor:
         self.process = subprocess.Popen(
             [*wrapper, *POOL, "run", *self._place(), *flags],
             stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
+            stdin=terminal,
             text=True,
+            start_new_session=terminal != subprocess.DEVNULL,
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -136,9 +140,11 @@ class Supervisor:
 
 
 @contextmanager
-def running_supervisor(data_dir: Path, *flags: str, wrapper: Sequence[str] = ()) -> Iterator[Supervisor]:
+def running_supervisor(
+    data_dir: Path, *flags: str, wrapper: Sequence[str] = (), terminal: int = subprocess.DEVNULL
+) -> Iterator[Supervisor]:
     """``wrapper``: a program that starts it, as ``nohup`` does."""
-    supervisor = Supervisor(data_dir, *flags, wrapper=wrapper)
+    supervisor = Supervisor(data_dir, *flags, wrapper=wrapper, terminal=terminal)
     try:
         supervisor.wait_for_log("ready")
         yield supervisor

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -101,17 +102,35 @@ def test_a_signal_stops_it_cleanly_and_nothing_is_left(tmp_path: Path, number: s
         assert not supervisor.socket.exists()
 
 
+_IN_A_TERMINAL = [
+    sys.executable,
+    "-c",
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])",
+]
+"""Makes the terminal on its standard input the one that controls the session."""
+
+
 @pytest.mark.parametrize(("wrapper", "stops"), [([], True), (["nohup"], False)])
 def test_the_end_of_its_terminal_stops_it_unless_nohup_forbids(
     tmp_path: Path, wrapper: list[str], *, stops: bool
 ) -> None:
-    with running_supervisor(tmp_path, wrapper=wrapper) as supervisor:
-        supervisor.signal(signal.SIGHUP)
+    ours, theirs = os.openpty()
+    with running_supervisor(tmp_path, wrapper=[*_IN_A_TERMINAL, *wrapper], terminal=theirs) as supervisor:
+        os.close(theirs)
+        os.close(ours)
         if stops:
             assert supervisor.wait() == 0
         else:
             assert "hello" in supervisor.prompt("alice", "hello")
             assert supervisor.process.poll() is None
+
+
+@pytest.mark.parametrize("wrapper", [[], ["nohup"]])
+def test_a_hang_up_without_a_terminal_does_not_stop_it(tmp_path: Path, wrapper: list[str]) -> None:
+    with running_supervisor(tmp_path, wrapper=wrapper) as supervisor:
+        supervisor.signal(signal.SIGHUP)
+        assert "hello" in supervisor.prompt("alice", "hello")
+        assert supervisor.process.poll() is None
 
 
 def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> None:
