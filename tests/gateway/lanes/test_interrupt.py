@@ -31,7 +31,9 @@ def test_a_second_interrupt_replaces_the_first_and_aborts_nothing_twice() -> Non
 
 
 def test_messages_behind_an_interrupt_wait_for_its_turn() -> None:
-    world = streaming()
+    world = World()
+    world.follow("running")
+    world.steerable()
     world.submit("new", INTERRUPT)
     assert world.submit("a", STEER) == [], "the turn that ends takes no steers"
     world.end()
