@@ -32,11 +32,6 @@ class EventFilter(msgspec.Struct, frozen=True):
             kinds |= {CHUNK_OF[kind] for kind in kinds & CHUNK_OF.keys()}
         return cls(session, run_id, channels, kinds)
 
-    @property
-    def is_all_of_session(self) -> bool:
-        """Whether nothing has to be looked at event by event."""
-        return self.run_id is None and self.channels is None and self.kinds is None
-
     def admits(self, item: Item | EventRow) -> bool:
         """Whether an event of the right session is wanted."""
         return (
