@@ -1,6 +1,5 @@
 """What a turn asks of the gateway: a worker, its words made known, its runs' steps made durable, their outcomes."""
 
-import math
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -87,8 +86,8 @@ class Desk:
             return
         request = turn.leader.request
         profile = await self.profile_of(request)
-        left = None if turn.deadline == math.inf else max(0.0, turn.deadline - trio.current_time())
-        if left == 0.0:
+        left = turn.deadline - trio.current_time()  # infinite without a limit: None would be the pool's own
+        if left <= 0.0:
             raise AcquireTimeout(f"the run of session {turn.session} had no time left", session=turn.session)
         async with self._pool.lease(
             turn.session,

@@ -41,7 +41,7 @@ class GatewayWorker(MemoryWorker):
     def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:
         text = request["params"]["text"]
         word, _, rest = text.partition(" ")
-        begin = getattr(self, f"_begin_{word}", None)
+        begin = self._begin_hang if self.home.slow else getattr(self, f"_begin_{word}", None)
         if begin is None:
             return super().prompt(request)
         self.home.prompts.append(text)
@@ -168,7 +168,10 @@ class GatewayWorker(MemoryWorker):
 
 
 class GatewayLauncher(MemoryLauncher):
-    """``requests``: every request that any worker has answered or left, as ``(method, params)``."""
+    """``requests``: every request that any worker has answered or left, as ``(method, params)``.
+
+    ``slow``: every prompt is a ``hang``, whatever it says.
+    """
 
     kind = GatewayWorker
 
@@ -176,6 +179,7 @@ class GatewayLauncher(MemoryLauncher):
         super().__init__()
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.cannot_compact = False
+        self.slow = False
 
     @property
     def workers(self) -> list[GatewayWorker]:
