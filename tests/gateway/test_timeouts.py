@@ -1,4 +1,4 @@
-"""A run has its time: while it waits for its lane or a worker, in its turn, while a person is asked; a virtual clock."""
+"""A run has its time: as it waits for its lane or a worker, in its turn, while a person is asked; a virtual clock."""
 
 from pathlib import Path
 
