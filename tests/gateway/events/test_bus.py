@@ -281,6 +281,15 @@ async def test_a_handler_may_undo_another_one_of_the_same_event() -> None:
         assert heard == []
 
 
+async def test_a_handler_that_undoes_itself_takes_the_event_from_nobody() -> None:
+    async with open_bus() as bus:
+        heard: list[int] = []
+        undo = bus.on("note", lambda _: undo())
+        bus.on("note", lambda event: heard.append(event.seq))
+        bus.publish("a", MONITOR, "note")
+        assert heard == [1]
+
+
 @pytest.mark.parametrize("type_", ["text_chunk", "think_chunk", "tool:start", "done", "run:start", "compaction:end"])
 async def test_progress_has_no_handlers(type_: str) -> None:
     async with open_bus() as bus:
@@ -374,3 +383,13 @@ async def test_a_bus_starts_once_it_knows_what_retention_has_left() -> None:
         await nursery.start(bus.run)
         assert [bus.open_cursor(since=since).complete for since in (18, 19, 49, 50)] == [False, True, True, False]
         nursery.cancel_scope.cancel()
+
+
+async def test_a_bus_learns_with_each_commit_what_retention_has_left() -> None:
+    store = MemoryStore()
+    async with open_bus(store) as bus:
+        bus.publish("a", MONITOR, "note")
+        store.drop_below(2)
+        bus.publish("a", CONTROL, "ask")
+        await settle()
+        assert [bus.open_cursor(since=since).complete for since in (0, 1)] == [False, True]

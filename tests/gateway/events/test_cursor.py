@@ -82,6 +82,7 @@ async def test_a_reader_that_gives_up_leaves_no_trace_and_harms_no_other() -> No
         with trio.move_on_after(0.01):
             await bus.open_cursor(session="b").take()
         assert bus.statistics().sleeping == 1
+        assert list(bus.news._sleepers) == ["a"]
         bus.publish("a", MONITOR, "note")
         await settle()
         assert len(found) == 1
@@ -248,6 +249,9 @@ async def test_a_reader_is_told_that_events_it_wanted_are_gone(autojump_clock: t
         cursor = bus.open_cursor(since=10)
         assert [each["seq"] for each in await take_all(cursor)] == list(range(50, 101))
         assert not cursor.complete
+        exact = bus.open_cursor(since=49)
+        assert [each["seq"] for each in await take_all(exact)] == list(range(50, 101))
+        assert exact.complete
         assert not bus.open_cursor(since=10).complete
         assert bus.open_cursor(since=49).complete
 
