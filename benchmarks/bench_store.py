@@ -128,8 +128,14 @@ async def _fill(path: Path) -> None:
                     key=key, agent="main", role="default", transcript=f"/t/{key}", created_at=now, updated_at=now
                 )
             )
+    fill(path, _EVENTS)
+
+
+def fill(path: Path, events: int) -> None:
+    """Put so many events into a store that nobody has open."""
+    now = int(time.time())
     with closing(connect_to(path.as_uri())) as connection:
-        connection.execute(_FILL, {"events": _EVENTS, "first": time.time_ns() // 1000, "now": now, "data": _DATA})
+        connection.execute(_FILL, {"events": events, "first": time.time_ns() // 1000, "now": now, "data": _DATA})
 
 
 def _open_once(path: Path, *, cleanly: bool) -> float:
