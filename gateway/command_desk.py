@@ -29,7 +29,7 @@ class SessionActions(Protocol):
         """Begin a new conversation; a running turn is aborted, what waits is refused."""
         ...
 
-    def stop(self, session: str) -> int:
+    async def stop(self, session: str) -> int:
         """Abort the running turn, refuse what waits; how much that was."""
         ...
 
@@ -57,7 +57,7 @@ class CommandDesk:
                 await self._actions.reset(session, command.command)
                 return "A new conversation begins; the earlier one is kept."
             case Stop():
-                ended = self._actions.stop(session)
+                ended = await self._actions.stop(session)
                 return f"Stopped: {ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was running."
             case Status():
                 return self._actions.describe(session)

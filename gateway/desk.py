@@ -23,6 +23,7 @@ from gateway.turn import Turn, TurnReport
 from pool import Lease, Pool
 from profiles import CapabilityProfile
 from store import Store
+from wire.envelope import Channel
 from wire.messages import ErrorBody, PromptResult
 
 __all__ = ["Desk", "TurnLanes"]
@@ -181,10 +182,17 @@ class Desk:
         if report.result is None:
             return None
         _outputs, reply = turn.shaper.finish(report.result.text)
-        if "MEDIA:" not in reply.text:
+        return await self._with_media(turn, reply) if "MEDIA:" in reply.text else reply
+
+    async def _with_media(self, turn: Turn, reply: Reply) -> Reply:
+        try:
+            workspace = Path((await self.profile_of(turn.leader.request)).cwd)
+            return await trio.to_thread.run_sync(finished, reply, lambda name: check_media(name, workspace))
+        except Exception as exc:  # noqa: BLE001 - files that cannot be looked at stay text; the answer is worth more
+            message = f"the files of an answer could not be looked at: {exc}"
+            data = {"severity": "warn", "phase": "system", "message": message}
+            self._bus.publish(turn.session, Channel.MONITOR, "error", data, run_id=turn.leader.request.run_id)
             return reply
-        workspace = Path((await self.profile_of(turn.leader.request)).cwd)
-        return await trio.to_thread.run_sync(finished, reply, lambda name: check_media(name, workspace))
 
     def outcome(self, report: TurnReport, reply: Reply | None, run: Run) -> RunOutcome:
         """What one of the turn's runs is told."""

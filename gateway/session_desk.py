@@ -137,8 +137,13 @@ class SessionDesk:
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    def stop(self, session: str) -> int:
+    async def stop(self, session: str) -> int:
         """See ``SessionActions.stop``."""
+        ended = self._stop(session)
+        await self._tell_command("stop", self._known(session))
+        return ended
+
+    def _stop(self, session: str) -> int:
         waiting = self._conductor.lanes.depth(session)
         self._conductor.clear(session)
         return waiting + int(self._conductor.abort_session(session))
@@ -146,12 +151,11 @@ class SessionDesk:
     async def reset(self, session: str, command: Literal["new", "reset"] = "reset") -> None:
         """Begin a new conversation; a running turn is aborted, what waits is refused, the transcript stays."""
         entry = self._known(session)
-        self.stop(session)
+        self._stop(session)
         async with self._conductor.occupy(session, priority=_FIRST):
             old = self._begin_anew(session)
         await self._tell_end(entry, "reset", old)
-        name: HookName = "command:new" if command == "new" else "command:reset"
-        await self._hooks.notify(name, CommandGiven(command=command, session=session, source=entry.source))
+        await self._tell_command(command, entry)
 
     async def delete(self, key: str) -> str | None:
         """Forget a session with its conversation; returns the file that was removed.
@@ -159,7 +163,7 @@ class SessionDesk:
         A transcript outside the data directory is the agent's own affair and stays.
         """
         entry = self._known(key)
-        self.stop(entry.key)
+        self._stop(entry.key)
         async with self._conductor.occupy(entry.key, priority=_FIRST):
             transcript = self._begin_anew(entry.key)
             self._sessions.forget(entry.key)
@@ -173,6 +177,10 @@ class SessionDesk:
         """See ``SessionActions.compact``."""
         self._start_soon(self._compact, session, instructions)
 
+    async def _tell_command(self, command: Literal["new", "reset", "stop"], entry: SessionEntry) -> None:
+        names: dict[str, HookName] = {"new": "command:new", "reset": "command:reset", "stop": "command:stop"}
+        await self._hooks.notify(names[command], CommandGiven(command=command, session=entry.key, source=entry.source))
+
     async def _tell_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
         life = SessionLife(session=entry.key, agent=entry.agent, role=entry.role, reason=reason, transcript=transcript)
         await self._hooks.notify("session:end", life)
@@ -185,8 +193,8 @@ class SessionDesk:
         return old
 
     async def _compact(self, session: str, instructions: str | None) -> None:
-        entry = self._known(session)
         try:
+            entry = self._known(session)
             profile = await self._shelf.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking)
             async with self._conductor.occupy(session), self._pool.lease(session, profile, bounded=False) as lease:
                 await lease.request("compact", {} if instructions is None else {"instructions": instructions})

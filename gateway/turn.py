@@ -34,7 +34,10 @@ class Ending(StrEnum):
 
 
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a turn: a ``result``, an ``error``, or both where it was ended early. ``unconsumed``: runs steered into it that it never saw."""
+    """What came of a turn: a ``result``, an ``error``, or both where it was ended early.
+
+    ``unconsumed``: runs steered into it that it never saw.
+    """
 
     result: PromptResult | None
     error: PoolError | None
