@@ -168,6 +168,7 @@ class Supervisor:
             stack.callback(outlasting.cancel_scope.cancel)
             await outlasting.start(bus.run)
             self._bus = bus
+            stack.callback(self._forget_bus)
             pool = await stack.enter_async_context(Pool(settings.pool, launcher=launcher, on_event=self._tell))
             gateway = await stack.enter_async_context(
                 open_gateway(
@@ -185,6 +186,10 @@ class Supervisor:
             )
             self._handlers = Handlers(gateway, self)
             await self._run_until_told(loaded, hooks)
+
+    def _forget_bus(self) -> None:
+        """It closes: what is told from here on goes to the log alone."""
+        self._bus = None
 
     async def _run_until_told(self, loaded: Loaded, hooks: HookRunner) -> None:
         serving, handlers = self._serving, self._handlers

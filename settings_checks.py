@@ -39,6 +39,8 @@ _AT_LEAST: dict[tuple[str, ...], int] = {
     ("gateway", "dedupe", "entries"): 1,
     ("gateway", "events", "ring"): 64 * _KIB,
     ("gateway", "outcomes"): 1,
+    ("gateway", "outcome_bytes"): 64 * _KIB,
+    ("gateway", "pending_bytes"): 64 * _KIB,
     ("gateway", "runs"): 1,
     ("gateway", "sessions"): 1,
     ("gateway", "delegate_depth"): 0,

@@ -19,6 +19,8 @@ from wire.framing import DECODE_ERRORS
 
 __all__ = ["Ledger"]
 
+_DONE_TEXT = 256 * 1024
+"""Characters."""
 _requests = msgspec.json.Decoder(RunRequest)
 _outcomes = msgspec.json.Decoder(RunOutcome)
 _encode = msgspec.json.Encoder().encode
@@ -222,10 +224,15 @@ def _too_old(run_id: str) -> UsageError:
 
 
 def _done(outcome: RunOutcome) -> dict[str, Any]:
-    """The data of the ``done`` event: how it ended, and the whole text, so that the event alone tells the outcome."""
+    """The data of the ``done`` event: how it ended, with its text, so that the event alone tells the outcome.
+
+    A very long text is cut and ``truncated``: every subscriber gets this event in one piece.
+    """
+    text = outcome.text
     facts = {
         "reason": outcome.reason,
-        "text": outcome.text,
+        "text": text[:_DONE_TEXT],
+        "truncated": len(text) > _DONE_TEXT or None,
         "error": outcome.error,
         "usage": outcome.usage,
         "worker": outcome.worker,

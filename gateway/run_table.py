@@ -109,6 +109,8 @@ class RunTable:
         self._named: dict[tuple[str, str], dict[str, KnownRun]] = {}
         """By principal and run id, then by session: most names are of one session only."""
         self._size = 0
+        self._live_bytes = 0
+        self._outcome_bytes = 0
         self._ended: OrderedDict[RunKey, KnownRun] = OrderedDict()
         """In the order of their ends, as ``_outcomes``: those of them whose outcome is kept."""
         self._outcomes: OrderedDict[RunKey, KnownRun] = OrderedDict()
@@ -169,6 +171,7 @@ class RunTable:
         known = self.get(key)
         if known is not None and (known.is_live or now < known.key_until):
             return self._repeat(known, body_hash)
+        self._check_bytes(len(request))
         if known is not None:
             self._remove(known)
         evicted = self._make_room() if known is None else [key]
@@ -192,6 +195,7 @@ class RunTable:
         run.state = checked(RUN_MOVES, run.state, RunState.ENDED)
         run.ended_at = wall_now
         run.outcome = outcome
+        self._live_bytes -= len(run.request)
         run.request = b""
         self._keep_outcome(run, now + self._settings.outcome_age)
 
@@ -266,6 +270,14 @@ class RunTable:
             )
         return Repeated(known)
 
+    def _check_bytes(self, more: int) -> None:
+        if self._live_bytes + more > self._settings.pending_bytes:
+            raise PoolSaturated(
+                f"{self._live_bytes:,} bytes of messages wait or run, the limit is {self._settings.pending_bytes:,} "
+                "(gateway.pending_bytes); try again later",
+                retry_after=1.0,
+            )
+
     def _make_room(self) -> list[RunKey]:
         if self.live >= self._settings.runs:
             raise PoolSaturated(
@@ -282,16 +294,25 @@ class RunTable:
     def _keep_outcome(self, run: KnownRun, until: float) -> None:
         self._ended[run.key] = run
         self._outcomes[run.key] = run
+        self._outcome_bytes += len(run.outcome or b"")
         run.timer = self._timers.at(until, self._release_outcome, run)
-        while len(self._outcomes) > self._settings.outcomes:
+        while self._has_too_many_outcomes():
             self._release_outcome(next(iter(self._outcomes.values())))
 
     def _release_outcome(self, run: KnownRun) -> None:
         """The outcome goes; the key stays for as long as it stands for the run."""
         self._timers.cancel(run.timer)
-        del self._outcomes[run.key]
-        run.outcome = None
+        self._drop_outcome(run)
         run.timer = self._timers.at(run.key_until, self._forget, run)
+
+    def _has_too_many_outcomes(self) -> bool:
+        kept = len(self._outcomes)
+        return kept > self._settings.outcomes or (kept > 1 and self._outcome_bytes > self._settings.outcome_bytes)
+
+    def _drop_outcome(self, run: KnownRun) -> None:
+        if self._outcomes.pop(run.key, None) is not None:
+            self._outcome_bytes -= len(run.outcome or b"")
+        run.outcome = None
 
     def _forget(self, run: KnownRun) -> None:
         self._remove(run)
@@ -301,6 +322,7 @@ class RunTable:
         principal, session, run_id = run.key
         self._named.setdefault((principal, run_id), {})[session] = run
         self._size += 1
+        self._live_bytes += len(run.request) if run.is_live else 0
 
     def _remove(self, run: KnownRun) -> None:
         principal, session, run_id = run.key
@@ -311,8 +333,9 @@ class RunTable:
         if not runs:
             del self._named[principal, run_id]
         self._size -= 1
+        self._live_bytes -= len(run.request) if run.is_live else 0
         self._ended.pop(run.key, None)
-        self._outcomes.pop(run.key, None)
+        self._drop_outcome(run)
 
 
 def _time_left(whole: float, age: float) -> float:

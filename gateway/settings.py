@@ -77,6 +77,10 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How long the outcome of an ended run can be asked for."""
     outcomes: int = 5000
     """So many outcomes are kept, the latest ones."""
+    outcome_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    """And so many bytes of them; the latest one in any case."""
+    pending_bytes: ByteCount = ByteCount(256 * 1024 * 1024)
+    """Bytes of all messages that wait or run; a new one above that is refused."""
     runs: int = 100_000
     """Runs known at once, live and ended; a new one is refused when all of them are live."""
     sessions: int = 100_000
