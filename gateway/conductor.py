@@ -270,7 +270,7 @@ class Conductor:
         try:
             report = await turn.execute()
             reply = await self._desk.shape(turn, report)
-        except trio.Cancelled:
+        except BaseException:  # the end of the supervisor: a cancellation, or a group of them
             self._interrupt(turn)
             raise
         outcomes, seq = self._close(turn, report, reply)
