@@ -139,13 +139,9 @@ class Connection:
         while not self._lines:
             self._share.charge(self._held_bytes)
             self.outbox.send_now()
-            if self._framer.violation is not None:
-                raise self._framer.violation
             if not self._may_have_more:
                 await trio.lowlevel.wait_readable(self._sock)
                 self._turn_ends = time.perf_counter() + _TURN_SECONDS
-            elif time.perf_counter() > self._turn_ends:
-                await self._give_way()
             match self._receive_chunk():
                 case b"":
                     return False

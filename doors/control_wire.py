@@ -118,7 +118,8 @@ class ControlWire:
                 raise self._refusal
             block = self._receive_block(deadline)
             if not block:
-                raise NoSupervisor(f"the supervisor on {self.path} closed the connection before it answered")
+                when = " before it answered" if address.kind == "request" else ""
+                raise NoSupervisor(f"the supervisor on {self.path} closed the connection{when}")
             for line in self._framer.feed(block):
                 self._sort(_decode(line))
         return mine

@@ -100,6 +100,18 @@ class FakeHandlers:
 
         caller.start(fail)
 
+    async def do_fail_when_cancelled(self, _params: Any, _caller: Caller) -> Any:
+        async def fail() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise KeyError("a defect of the clean-up")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+            self.hanging.set()
+            await trio.sleep_forever()
+
     async def do_whoami(self, params: Any, caller: Caller) -> Any:
         """Note the logging context of this request; wait first where asked to."""
         structlog.contextvars.bind_contextvars(**params.get("bind", {}))

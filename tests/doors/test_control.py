@@ -55,6 +55,16 @@ async def test_a_request_that_waits_holds_up_neither_those_before_nor_those_behi
     assert await peer.hear() == {"id": 1, "result": "released"}
 
 
+async def test_an_answer_leaves_although_all_that_came_with_it_waits(connect: Connect, handlers: FakeHandlers) -> None:
+    peer = await connect()
+    methods = [b"echo", *[b"wait"] * SMALL.max_requests]
+    await peer.stream.send_all(b"".join(b'{"id": %d, "method": "%b"}\n' % pair for pair in enumerate(methods)))
+    assert await peer.hear() == {"id": 0, "result": None}
+    handlers.release.set()
+    answers = [await peer.hear() for _ in range(SMALL.max_requests)]
+    assert sorted(answer["id"] for answer in answers if answer) == list(range(1, SMALL.max_requests + 1))
+
+
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_request_is_logged_under_its_own_id_only(connect: Connect, *, waits: bool) -> None:
     peer = await connect()

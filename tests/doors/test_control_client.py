@@ -14,7 +14,7 @@ import trio
 from doors.control import serve_control
 from doors.control_client import ControlClient, NoSupervisor, Pushed
 from errors import PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
-from tests.doors.handlers import FakeHandlers
+from tests.doors.handlers import FakeHandlers, an_event
 
 
 @pytest.fixture
@@ -233,6 +233,23 @@ def test_whatever_answers_is_turned_into_one_clear_error(
         server.start()
         with ControlClient(short_dir / "s") as client, pytest.raises(error, match=words):
             client.call("status", timeout=5)
+        server.join(5)
+
+
+def test_events_that_come_in_one_piece_with_the_answer_to_their_subscription_are_not_lost(short_dir: Path) -> None:
+    answer = b'{"id":"1","result":{"subscription":7,"head":3,"complete":true}}\n'
+    event = b'{"event":"events","data":{"subscription":7,"events":[%b]}}\n' % msgspec.json.encode(an_event(4))
+    stranger = b'{"event":"events","data":{"subscription":8,"events":[]}}\n'
+    end = b'{"event":"subscription_ended","data":{"subscription":7,"bookmark":4,"reason":"behind"}}\n'
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(short_dir / "s"))
+        listener.listen()
+        server = threading.Thread(target=serve_once, args=(listener, answer + stranger + event + end))
+        server.start()
+        with ControlClient(short_dir / "s") as client:
+            subscription = client.subscribe(timeout=5)
+            assert [event.seq for batch in subscription.batches() for event in batch] == [4]
+            assert (subscription.bookmark, subscription.reason) == (4, "behind")
         server.join(5)
 
 

@@ -17,6 +17,8 @@ import pytest
 import trio
 
 from doors.control import serve_control
+from doors.control_limits import InputBudget, InputShare
+from errors import PoolSaturated
 from gateway.caller import Caller
 from tests.doors.conftest import SMALL, Connect
 from tests.doors.handlers import FakeHandlers, an_event
@@ -38,13 +40,17 @@ def talking(path: Path) -> Iterator[socket.socket]:
 
 
 class AtOnce:
-    """Answers everything at once; ``served`` counts by method."""
+    """Answers everything at once, after so many seconds of work; ``served`` counts by method."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: float = 0.0) -> None:
         self.served: collections.Counter[str] = collections.Counter()
+        self._work = work
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:  # noqa: ARG002  # as doors call it
         self.served[method] += 1
+        done = time.perf_counter() + self._work
+        while time.perf_counter() < done:
+            pass
         return self.served["a"], self.served["b"]
 
 
@@ -112,6 +118,18 @@ async def test_peers_that_flood_take_turns_with_each_other(short_dir: Path, nurs
         peer.stream.socket.close()
 
 
+async def test_a_block_of_requests_that_take_their_time_lets_others_in_between(
+    short_dir: Path, nursery: trio.Nursery
+) -> None:
+    path: Path = await nursery.start(serve_control, AtOnce(work=0.0005), short_dir / "s")
+    flooder, other = await Peer.connect(path), await Peer.connect(path)
+    await flooder.stream.send_all(b'{"id":1,"method":"a"}\n' * 1000)
+    seen = [(await other.call(1, "look"))["result"][0] for _ in range(10)]
+    assert seen[-1] < 200, f"of 1000 requests in one block so many were served before ten of another: {seen}"
+    flooder.stream.socket.close()
+    other.stream.socket.close()
+
+
 # --- half of something ----------------------------------------------------------------------------------------------
 
 
@@ -157,11 +175,28 @@ async def test_a_large_request_counts_while_it_runs_and_no_longer(connect: Conne
     assert refusal["error"]["code"] == "saturated"
     handlers.release.set()
     assert await first.hear() == {"id": 1, "result": "released"}
+    handlers.release, handlers.hanging = trio.Event(), trio.Event()
     third = await connect()
-    await third.say(large % b"echo")
-    answer = await third.hear()
-    assert answer is not None
-    assert len(answer["result"]) == 190_000
+    await third.say(large % b"wait")
+    await handlers.hanging.wait()
+    await trio.testing.wait_all_tasks_blocked()
+    handlers.release.set()
+    assert await third.hear() == {"id": 1, "result": "released"}
+
+
+def test_who_asks_for_too_much_of_the_common_room_holds_none_of_it() -> None:
+    budget = InputBudget(100_000)
+    first, second = InputShare(budget), InputShare(budget)
+    first.charge(64 * 1024)
+    first.charge(64 * 1024 + 60_000)
+    with pytest.raises(PoolSaturated):
+        second.charge(64 * 1024 + 60_000)
+    third = InputShare(budget)
+    third.charge(64 * 1024 + 40_000)
+    first.give_back(64 * 1024 + 10_000)
+    second.charge(64 * 1024 + 50_000)
+    with pytest.raises(PoolSaturated):
+        third.charge(64 * 1024 + 40_001)
 
 
 # --- who comes in ---------------------------------------------------------------------------------------------------
@@ -325,6 +360,20 @@ async def test_a_task_that_fails_ends_its_connection_with_a_word_and_no_other(
     assert await peer.hear() is None
     assert await other.call(1, "echo") == {"id": 1, "result": {}}
     assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+async def test_a_defect_met_while_a_connection_ends_ends_no_other(
+    connect: Connect, handlers: FakeHandlers, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer, other = await connect(), await connect()
+    await peer.ask(1, "fail_when_cancelled")
+    await handlers.hanging.wait()
+    peer.stream.socket.close()
+    with trio.fail_after(5):
+        while not caplog.records:
+            assert await other.call(1, "echo") == {"id": 1, "result": {}}
+    assert [record.message for record in caplog.records] == ["a connection failed"]
+    assert await other.call(2, "echo") == {"id": 2, "result": {}}
 
 
 async def test_a_peer_that_said_all_loses_its_subscriptions_but_no_answer(
