@@ -131,6 +131,7 @@ def _cat(pieces: int) -> float:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
+        taken = 0.0  # of the second prompt; the first one warms the worker
         request = b'{"id":"%d","method":"prompt","params":{"text":"%d"}}\n'
         for number in range(2):
             started = time.perf_counter()

@@ -12,7 +12,7 @@ WORDS = "".join(f"word{number:05} " for number in range(30))
 
 def played(name: str, *, upto: str | None = None, allow_bash: bool = False) -> Replay:
     replay = Replay(allow_bash=allow_bash)
-    replay.dialect.attended = True
+    replay.attended = True
     replay.play(cut(load(name), upto))
     return replay
 
