@@ -1,0 +1,106 @@
+"""A front end in trio over the real socket: requests side by side, each event handed to a function."""
+
+import itertools
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+__all__ = ["LineClient", "Lost", "Refused", "connected"]
+
+Envelope = dict[str, Any]
+_CHUNK_BYTES = 1 << 20
+
+
+class Lost(Exception):
+    """The connection ended before the answer came: nobody can say whether the request was heard."""
+
+
+class Refused(Exception):
+    """The supervisor answered with an error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["code"], error["message"])
+        self.code: str = error["code"]
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self.came = trio.Event()
+        self.message: dict[str, Any] | None = None
+
+    def give(self, message: dict[str, Any] | None) -> None:
+        self.message = message
+        self.came.set()
+
+
+class LineClient:
+    """One connection. ``on_events`` is called with each event of every push, in the order of their arrival."""
+
+    def __init__(self, stream: trio.SocketStream, on_events: Callable[[Envelope], None]) -> None:
+        self._stream = stream
+        self._on_events = on_events
+        self._ids = itertools.count(1)
+        self._waiting: dict[str, _Answer] = {}
+        self._sending = trio.Lock()
+        self._is_open = True
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """The result. Raises Lost, Refused."""
+        if not self._is_open:
+            raise Lost
+        request_id = str(next(self._ids))
+        answer = self._waiting[request_id] = _Answer()
+        line = msgspec.json.encode({"id": request_id, "method": method, "params": params}) + b"\n"
+        try:
+            async with self._sending:
+                await self._stream.send_all(line)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
+            raise Lost from exc
+        await answer.came.wait()
+        if answer.message is None:
+            raise Lost
+        if "error" in answer.message:
+            raise Refused(answer.message["error"])
+        return answer.message["result"]
+
+    async def read(self) -> None:
+        """Take in what arrives until the connection ends; whole lines only."""
+        rest = b""
+        try:
+            while chunk := await self._stream.receive_some(_CHUNK_BYTES):
+                *lines, rest = (rest + bytes(chunk)).split(b"\n")
+                for line in lines:
+                    self._take(msgspec.json.decode(line))
+        except trio.BrokenResourceError:
+            pass  # as good as an end: a supervisor that is killed says no goodbye
+        finally:
+            self._is_open = False
+            for answer in self._waiting.values():
+                answer.give(None)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "event" not in message:
+            self._waiting.pop(message["id"]).give(message)
+        elif message["event"] == "events":
+            for envelope in message["data"]["events"]:
+                self._on_events(envelope)
+        else:
+            raise AssertionError(f"the subscription was ended: {message}")
+
+
+@asynccontextmanager
+async def connected(
+    path: Path, on_events: Callable[[Envelope], None], *, seconds: float = math.inf
+) -> AsyncIterator[LineClient]:
+    """A connection while the block lasts, and at most so many seconds."""
+    with trio.fail_after(seconds):
+        async with await trio.open_unix_socket(str(path)) as stream, trio.open_nursery() as nursery:
+            client = LineClient(stream, on_events)
+            nursery.start_soon(client.read)
+            yield client
+            nursery.cancel_scope.cancel()

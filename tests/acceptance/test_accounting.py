@@ -1,0 +1,24 @@
+"""A front end accounts for 1,000 messages while the supervisor is killed five times."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.accounting import account_for
+
+pytestmark = pytest.mark.process
+
+
+async def test_each_of_a_thousand_messages_is_accounted_for_while_the_supervisor_is_killed_five_times(
+    tmp_path: Path,
+) -> None:
+    account = await account_for(tmp_path, messages=1000, senders=50, kills=5, seed=7)
+    assert account.problems == []
+    assert account.fates.total() == 1000
+    assert account.lives == 6
+    assert account.fates["completed"] > 100  # and every other way to end was tried too
+    assert account.fates["completed in another's turn"] > 50
+    assert account.fates["refused: saturated"] > 0
+    assert account.fates["interrupted: aborted"] > 0
+    assert account.resumed > 100
+    assert account.sent_again > 10
