@@ -101,7 +101,7 @@ def steer(client: "ControlClient", session: str, text: str) -> None:
 
 @click.command(short_help="End a run.")
 @session_option
-@click.option("--run", metavar="RUN", help="This run; else the one that runs, or the first that waits.")
+@click.option("--run", metavar="RUN", help="This run, also while it waits; else the one in its turn.")
 @with_client
 def abort(client: "ControlClient", session: str, run: str | None) -> None:
     """End a run of the conversation; 1 when there is none."""

@@ -71,8 +71,8 @@ class TextView:
         if not self._has_text:
             self._write(outcome.get("text") or "")
         self.close()
-        for path in outcome.get("media") or ():
-            self._note(f"· file {path}")
+        for media in outcome.get("media") or ():
+            self._note(f"· file {media['path']}", cut=False)
 
     def fail(self, error: PoolError) -> None:  # noqa: ARG002  # the command line prints the error itself
         """Leave the cursor at the start of a line."""

@@ -24,7 +24,7 @@ def drain_supervisor(client: ControlClient, timeout: float | None) -> None:
 def abort_run(client: ControlClient, session: str, run: str | None) -> None:
     """End a run of the session. Raises PoolError when there is none to end."""
     if not client.call("abort", given(session=session, run=run))["aborted"]:
-        which = "no run goes on or waits" if run is None else f"the run {run} does not go on"
+        which = "no run is in its turn" if run is None else f"the run {run} does not go on"
         raise PoolError(f"{which} in the conversation {session}", session=session)
 
 

@@ -29,7 +29,7 @@ EXPLANATION = {
     "profile": {"signature": "a1b2c3d4", "agent": "main", "role": "default", "cwd": "/"},
     "workers": [{"worker": "w1", "level": "exact", "difference": "", "state": "idle", "session": None}],
 }
-SESSION = {"key": "ada", "agent": "main", "role": "default", "status": "READY", "created_at": 1.5, "model": None}
+SESSION = {"key": "ada", "agent": "main", "role": "default", "state": "READY", "created_at": 1.5, "model": None}
 HISTORY = {
     "session": "ada",
     "messages": [

@@ -254,7 +254,7 @@ def test_an_order_is_passed_on_and_confirmed(bench: Bench, command: list[str], w
 
 def test_an_abort_that_finds_nothing_is_1(bench: Bench) -> None:
     result = bench.run("abort", "-s", "quiet")
-    assert (result.exit_code, result.stderr) == (1, "pool: no run goes on or waits in the conversation quiet\n")
+    assert (result.exit_code, result.stderr) == (1, "pool: no run is in its turn in the conversation quiet\n")
 
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(bench: Bench) -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from doors.prompt_views import JsonView, TextView
 from errors import PoolSaturated
+from gateway.media import Media
 from tests.doors.envelopes import event, pushed, text
 from tests.doors.terminal import Terminal
 from wire.envelope import Channel, EventEnvelope
@@ -142,5 +143,6 @@ def test_trouble_is_told_unless_it_ends_the_run_and_other_events_are_not() -> No
 
 def test_files_that_come_beside_the_answer_are_named() -> None:
     out, err = Terminal(), Terminal()
-    TextView(out, err, {}).end({**OUTCOME, "media": ["/w/plot.png"]})
+    media = msgspec.to_builtins([Media("/w/plot.png", "image/png", 4096)])
+    TextView(out, err, {}).end({**OUTCOME, "media": media})
     assert (out.getvalue(), err.getvalue()) == ("the whole text\n", "· file /w/plot.png\n")
