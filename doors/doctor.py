@@ -20,7 +20,6 @@ _FILES_BESIDE = 1100
 _PAGES_PER_WORKER = 48
 """Three pipes of 16 pages each, as the kernel makes them."""
 _MIB = 1024 * 1024
-_PROBE_TIMEOUT = 10.0
 
 
 class Verdict(StrEnum):

@@ -3,17 +3,8 @@
 import msgspec
 
 from wire.envelope import EventEnvelope
-from wire.messages import EMPTY
 
-__all__ = ["EventsPush", "last_seq", "read_envelopes", "split_envelopes"]
-
-
-class EventsPush(msgspec.Struct, frozen=True, gc=False):
-    """The data of an ``events`` push: whose it is (``request`` or ``subscription``), and the envelopes, undecoded."""
-
-    events: msgspec.Raw = EMPTY
-    request: str | int | None = None
-    subscription: str | int | None = None
+__all__ = ["last_seq", "read_envelopes", "split_envelopes"]
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):

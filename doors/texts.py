@@ -7,7 +7,6 @@ from errors import AcquireTimeout, PoolError, PoolSaturated, RequestTimeout, Usa
 
 __all__ = [
     "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
     "clean",
     "clean_stream",
     "error_line",
@@ -19,7 +18,6 @@ __all__ = [
 ]
 
 EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 
 _KEPT_CONTROLS = "\n\t"
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in _KEPT_CONTROLS}
