@@ -20,7 +20,10 @@ class Caller(Protocol):
         ...
 
     async def push(self, event: str, data: Any) -> None:
-        """Push ``{"event", "data"}``, in order; ``data`` encodes to a JSON object. Waits while the peer is behind."""
+        """Push ``{"event", "data"}``, in order; ``data`` encodes to a JSON object. Waits while the peer is behind.
+
+        In a cancelled task it does not wait: last words need no shield.
+        """
         ...
 
     async def push_encoded(self, event: str, data: bytes) -> None:

@@ -26,6 +26,7 @@ CODES = {
     "RequestTimeout": "request_timeout",
     "ResumeFailed": "resume_failed",
     "RunAborted": "aborted",
+    "RunInterrupted": "interrupted",
     "SubscriberBehind": "behind",
     "UsageError": "usage",
     "WorkerError": "worker_error",

@@ -11,6 +11,7 @@ from gateway.events import EventBus, EventCursor
 from gateway.methods.frames import events_frame
 from gateway.methods.params import SubscribeRequest, UnsubscribeRequest
 from router.keys import check_session_key
+from store.failures import StoreUnusable
 from wire.envelope import Channel
 
 __all__ = ["SubscriptionMethods"]
@@ -25,6 +26,8 @@ class _Subscription:
         self.id = uuid.uuid4().hex[:12]
         self.principal = caller.principal
         self.cursor = cursor
+        self.bookmark = cursor.position
+        """Everything up to it has been pushed."""
         self.channels = channels
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
@@ -68,7 +71,7 @@ class SubscriptionMethods:
             raise UsageError(f"there is no subscription {params.subscription!r}")
         subscription.scope.cancel()
         await subscription.ended.wait()
-        return {"subscription": subscription.id, "bookmark": subscription.cursor.position}
+        return {"subscription": subscription.id, "bookmark": subscription.bookmark}
 
     async def _serve(self, subscription: _Subscription, caller: Caller) -> None:
         reason = "closing"
@@ -77,18 +80,29 @@ class SubscriptionMethods:
                 reason = await self._push_all(subscription, caller)
             if subscription.scope.cancelled_caught:
                 reason = "unsubscribed"
-            await caller.push(
-                "subscription_ended",
-                {"subscription": subscription.id, "bookmark": subscription.cursor.position, "reason": reason},
-            )
+            await _push_end(subscription, caller, reason)
+        except trio.Cancelled:
+            await _push_end(subscription, caller, reason)  # waits for nothing: see ``Caller.push``
+            raise
         finally:
             del self._open[subscription.id]
             subscription.ended.set()
 
     async def _push_all(self, subscription: _Subscription, caller: Caller) -> str:
+        """Until it is cancelled; otherwise returns why it cannot go on."""
         while True:
             try:
                 events = await subscription.cursor.take(_FRAME_BYTES)
             except SubscriberBehind:
                 return "behind"
+            except StoreUnusable:
+                return "unreadable"
             await caller.push_encoded("events", events_frame("subscription", subscription.id, events.body))
+            subscription.bookmark = subscription.cursor.position
+
+
+async def _push_end(subscription: _Subscription, caller: Caller, reason: str) -> None:
+    await caller.push(
+        "subscription_ended",
+        {"subscription": subscription.id, "bookmark": subscription.bookmark, "reason": reason},
+    )
