@@ -1,6 +1,7 @@
 """One turn: a worker is leased, prompted, listened to, steered, and given back; what came of it is reported once."""
 
 import math
+from collections import deque
 from contextlib import AbstractAsyncContextManager, suppress
 from enum import StrEnum
 from typing import Protocol
@@ -111,7 +112,10 @@ class Turn:
         self._is_prompting = False
         self._result: PromptResult | None = None
         self._error: PoolError | None = None
+        self._steering: deque[Run] = deque()
+        self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
+        """Given to the worker, in this order."""
         self._paused_at: float | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -142,7 +146,9 @@ class Turn:
         if self._nursery is None or not self._is_prompting or self._ending is not None:
             self._desk.refuse_steer(self, run)
             return
-        self._nursery.start_soon(self._steer, run)
+        self.runs.append(run)  # it ends with the turn, unless the worker turns out never to have taken it
+        self._steering.append(run)
+        self._nursery.start_soon(self._steer_next)
 
     # --- its life ---------------------------------------------------------------------------------------------------
 
@@ -174,6 +180,13 @@ class Turn:
                 may_repeat = not exc.sent or all(run.request.retry_safe for run in self.runs)
                 if not may_repeat or attempts > _MAX_RETRIES or self._ending is not None:
                     raise
+                self._begin_again()
+
+    def _begin_again(self) -> None:
+        """The prompt alone is sent again, to a worker that knows nothing of this turn."""
+        for run in self._steered.copy():
+            self._give_back(run)
+        self._translator = Translator()
 
     async def _run_once(self) -> None:
         async with self._desk.lease(self) as lease:
@@ -199,6 +212,8 @@ class Turn:
                     self._set_steerable(now=False)
                     self._pause(now=False)
                     self._moved.set()
+                    if self._ending is not None:
+                        nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
         except* PoolError as group:
             raise first_of(group) from None
         finally:
@@ -219,11 +234,9 @@ class Turn:
         is_first = True
         while (batch := await stream.take()) is not None:
             self._desk.publish(self, self._translator.take(batch))
-            if is_first:
-                self._set_steerable(now=True)
-                is_first = False
-            elif self._translator.compaction_changed:
+            if is_first or self._translator.compaction_changed:
                 self._set_steerable(now=not self._translator.is_compacting)
+                is_first = False
             self._pause(now=lease.awaits_person)
             await self._desk.room()
         self._result = stream.result
@@ -291,18 +304,29 @@ class Turn:
 
     # --- steers -----------------------------------------------------------------------------------------------------
 
+    async def _steer_next(self) -> None:
+        """One at a time, in the order of their arrival, whichever task comes first."""
+        async with self._steer_lock:
+            await self._steer(self._steering.popleft())
+
     async def _steer(self, run: Run) -> None:
         lease = self._lease
         try:
             if lease is None or not self._is_prompting:
                 raise RunAborted("the turn has ended")
             await self._desk.mark_started([run], self, lease.worker_id)
-            await lease.steer(run.request.text)
-        except PoolError:
-            self._desk.refuse_steer(self, run)
-        else:
             self._steered.append(run)
-            self.runs.append(run)
+            await lease.steer(run.request.text)
+        except PoolError as exc:
+            ends_with_the_turn = self._ending is not None or (_may_have_been_taken(exc) and not run.request.retry_safe)
+            if not ends_with_the_turn:
+                self._give_back(run)
+
+    def _give_back(self, run: Run) -> None:
+        self.runs.remove(run)
+        if run in self._steered:
+            self._steered.remove(run)
+        self._desk.refuse_steer(self, run)
 
     def _unconsumed(self) -> list[Run]:
         """Steers that the worker took and never saw; an abort ends them with the turn, so that they leak nowhere."""
@@ -312,6 +336,11 @@ class Turn:
         lost = self._steered[-left:]
         self.runs = [run for run in self.runs if run not in lost]
         return lost
+
+
+def _may_have_been_taken(error: PoolError) -> bool:
+    """Whether a worker that has died may have acted upon what it was sent and never answered."""
+    return isinstance(error, WorkerExited) and error.sent
 
 
 def first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:

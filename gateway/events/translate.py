@@ -48,10 +48,12 @@ class Translator:
         self.steers_left = 0
         self.is_compacting = False
         self.compaction_changed = False
+        self._is_done = False
         self._warned: set[str] = set()
         self._facts: dict[str, Callable[[msgspec.Raw], None]] = {
             "queue_update": self._queue,
             "compaction": self._compaction,
+            "done": self._done,
         }
 
     def take(self, messages: list[Message]) -> list[Step]:
@@ -94,7 +96,12 @@ class Translator:
     # --- what the gateway itself wants to know ------------------------------------------------------------------------
 
     def _queue(self, data: msgspec.Raw) -> None:
-        self.steers_left = words.steers_of(data)
+        """What a worker throws away at the end of a run was not taken by the model."""
+        if not self._is_done:
+            self.steers_left = words.steers_of(data)
+
+    def _done(self, _data: msgspec.Raw) -> None:
+        self._is_done = True
 
     def _compaction(self, data: msgspec.Raw) -> None:
         self.is_compacting = words.phase_of_compaction(data) == "start"
