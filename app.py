@@ -16,7 +16,7 @@ from doors.control import serve_control
 from doors.live import Narrator
 from doors.lock import DataDirLock
 from doors.notify import ServiceManager
-from errors import PoolError
+from errors import PoolError, first_of
 from gateway.events import EventBus
 from gateway.hook_files import installed_hooks, load_hooks
 from gateway.hook_runner import HookRunner
@@ -68,19 +68,13 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         try:
             trio.run(supervisor.run)
         except* PoolError as group:
-            raise _first_of(group) from None
+            raise first_of(group) from None
         return 0
 
 
 def _values_of_environments(settings: Settings) -> list[str]:
     """What agents are given in their environment may be secret, whatever the variable is called."""
     return [value for agent in settings.agents.values() for value in agent.env.values()]
-
-
-def _first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:
-    """The error itself; nurseries wrap it in as many groups as they are deep."""
-    error = group.exceptions[0]
-    return _first_of(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 class Supervisor:
@@ -235,7 +229,7 @@ class Supervisor:
     def _tell_trouble(self, event: str, data: dict[str, Any]) -> None:
         self._tell(event, data)
         if self._bus is not None and event == "store_degraded":
-            message = f"the store cannot be written and keeps everything in memory: {data.get('reason')}"
+            message = f"the store cannot be written and keeps everything in memory: {data['error']}"
             self._bus.publish(
                 _EVENT_SESSION,
                 Channel.MONITOR,

@@ -29,6 +29,7 @@ __all__ = [
     "WorkerStalled",
     "WorkerStartFailed",
     "error_from_wire",
+    "first_of",
 ]
 
 
@@ -206,3 +207,9 @@ def error_from_wire(code: str, message: str, details: Mapping[str, Any] | None =
     if kind is None:
         return PoolError(message, **{**fields, "code": code})
     return kind(message, **fields)
+
+
+def first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:
+    """The error itself; nurseries wrap it in as many groups as they are deep."""
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited
+from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, first_of
 from gateway.events.translate import Step, Translator
 from gateway.lanes.actions import StartTurn
 from gateway.leading import LeadingText
@@ -341,9 +341,3 @@ class Turn:
 def _may_have_been_taken(error: PoolError) -> bool:
     """Whether a worker that has died may have acted upon what it was sent and never answered."""
     return isinstance(error, WorkerExited) and error.sent
-
-
-def first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:
-    """The error itself; nurseries wrap it in as many groups as they are deep."""
-    error = group.exceptions[0]
-    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import errors
-from errors import PoolError, WorkerExited, error_from_wire
+from errors import PoolError, WorkerExited, error_from_wire, first_of
 from tests.house import modules_of, rooms, tree_of
 
 CODES = {
@@ -45,7 +45,7 @@ names = st.text() | st.sampled_from(["message", "self", "code", "retry_after"])
 
 def test_every_error_keeps_its_code() -> None:
     assert {kind.__name__: kind.code for kind in KINDS} == CODES
-    assert set(CODES) | {"error_from_wire"} == set(errors.__all__)
+    assert set(CODES) | {"error_from_wire", "first_of"} == set(errors.__all__)
 
 
 def test_no_two_errors_of_the_house_have_the_same_code() -> None:
@@ -127,3 +127,13 @@ def test_a_subscriber_that_was_cut_off_knows_where_to_resume() -> None:
     crossed = error_from_wire("behind", "too slow", {"bookmark": 7})
     assert isinstance(crossed, errors.SubscriberBehind)
     assert crossed.bookmark == 7
+
+
+def test_the_error_in_the_groups_of_nurseries_is_found_however_deep_it_is() -> None:
+    error = PoolError("full")
+    found: list[PoolError] = []
+    try:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [error])])
+    except* PoolError as group:
+        found.append(first_of(group))
+    assert found == [error]

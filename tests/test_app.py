@@ -1,0 +1,63 @@
+"""What a supervisor tells of its own affairs, without one that runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import Supervisor
+from doors.live import Narrator
+from doors.notify import ServiceManager
+from settings import Settings
+
+Told = list[tuple[str, Any]]
+
+
+class Bus:
+    """Keeps what is published."""
+
+    def __init__(self) -> None:
+        self.told: Told = []
+
+    def publish(self, _session: str, _channel: str, type_: str, data: Any) -> int:
+        self.told.append((type_, data))
+        return len(self.told)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Callable[[str, dict[str, Any]], Told]:
+    """What is published when the store says that something is wrong."""
+
+    def tell(event: str, data: dict[str, Any]) -> Told:
+        bus = Bus()
+        supervisor = Supervisor(
+            Settings(),
+            data_dir=tmp_path,
+            socket=tmp_path / "s",
+            narrator=Narrator(live=False),
+            manager=ServiceManager({}),
+            reread=Settings,
+        )
+        supervisor._bus = bus  # type: ignore[assignment]  # as much of a bus as this needs
+        supervisor._tell_trouble(event, data)
+        return bus.told
+
+    return tell
+
+
+def test_a_disk_that_refuses_is_told_as_an_error_with_its_reason(
+    told: Callable[[str, dict[str, Any]], Told],
+) -> None:
+    facts = {"path": "/d/pool.db", "error": "OperationalError: disk I/O error", "rows_waiting": 3}
+    (event, error) = told("store_degraded", facts)
+    assert event == ("store_degraded", facts)
+    assert error[0] == "error"
+    assert (error[1]["severity"], error[1]["phase"]) == ("error", "system")
+    assert "OperationalError: disk I/O error" in error[1]["message"]
+
+
+def test_other_troubles_of_the_store_are_events_of_their_own_alone(
+    told: Callable[[str, dict[str, Any]], Told],
+) -> None:
+    assert told("store_recovered", {"seconds": 1.5, "lost": 0}) == [("store_recovered", {"seconds": 1.5, "lost": 0})]
