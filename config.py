@@ -12,14 +12,13 @@ import tomli_w
 
 from config_edit import Edited, edit_text, parse_key, readings
 from config_template import inline, inline_key, render_template, spelled
+from doors.redaction import HIDDEN, names_a_secret
 from errors import UsageError
 from settings import Settings, SettingsError, load_settings, parse_settings, parse_toml, read_settings_file
 from settings_tables import as_table, file_shape
 
 __all__ = ["Change", "check_config", "init_config", "set_config", "show_config"]
 
-_HIDDEN = "***"
-_SECRET_NAME = re.compile(r"(.*[_-])?(token|secret|password|passwd|api[_-]?key|credential)s?", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
 _OWNER_ONLY = 0o600
 
@@ -124,12 +123,12 @@ def _redacted(value: Any, name: str = "") -> Any:
     """The same with secrets hidden: the values of environments, what is called a token, passwords in addresses."""
     if isinstance(value, Mapping):
         if name == "env":
-            return dict.fromkeys(value, _HIDDEN)
+            return dict.fromkeys(value, HIDDEN)
         return {key: _redacted(item, key) for key, item in value.items()}
     if isinstance(value, list):
         return _redacted_arguments([_redacted(item) for item in value])
     if isinstance(value, str):
-        return _HIDDEN if value and _SECRET_NAME.fullmatch(name) else _PASSWORD_IN_URL.sub(_HIDDEN, value)
+        return HIDDEN if value and names_a_secret(name) else _PASSWORD_IN_URL.sub(HIDDEN, value)
     return value
 
 
@@ -139,8 +138,8 @@ def _redacted_arguments(items: list[Any]) -> list[Any]:
     hide_next = False
     for item in items:
         flag, equals, _ = item.partition("=") if isinstance(item, str) else ("", "", "")
-        secret = flag.startswith("-") and _SECRET_NAME.fullmatch(flag.lstrip("-")) is not None
-        hidden.append(_HIDDEN if hide_next else f"{flag}={_HIDDEN}" if secret and equals else item)
+        secret = flag.startswith("-") and names_a_secret(flag)
+        hidden.append(HIDDEN if hide_next else f"{flag}={HIDDEN}" if secret and equals else item)
         hide_next = secret and not equals
     return hidden
 

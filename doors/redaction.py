@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["HIDDEN", "Redactor"]
+__all__ = ["HIDDEN", "Redactor", "names_a_secret"]
 
 HIDDEN = "***"
 _MAX_CHARS = 4096
@@ -23,6 +23,8 @@ _SECRET_WORDS = frozenset(
 _SECRET_PAIRS = frozenset({("access", "key"), ("api", "key"), ("auth", "key"), ("private", "key"), ("signing", "key")})
 _COUNTS = frozenset({"count", "limit", "max", "usage", "used"})
 """Beside ``token`` they make a number of tokens of it."""
+_PLACES = frozenset({"dir", "file", "path"})
+"""At the end of a name they say where a secret lies, not what it is."""
 _ENVIRONMENTS = frozenset({"env", "environ", "environment"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -102,16 +104,17 @@ class Redactor:
         shown: dict[str, Any] = {}
         for key, value in list(table.items())[:_MAX_ITEMS]:
             name = self.text(_show(key))
-            shown[name] = self._value(value, depth, is_secret=is_secret or _names_a_secret(name))
+            shown[name] = self._value(value, depth, is_secret=is_secret or names_a_secret(name))
         if len(table) > _MAX_ITEMS:
             shown["..."] = f"{len(table) - _MAX_ITEMS} more"
         return shown
 
 
 @functools.lru_cache(maxsize=256)
-def _names_a_secret(key: str) -> bool:
+def names_a_secret(key: str) -> bool:
+    """Whether what is called so, in a log, in the settings or on a command line, is not to be shown."""
     words = [word.lower() for word in _WORD.findall(key)]
-    if "token" in words and not _COUNTS.isdisjoint(words):
+    if words and (words[-1] in _PLACES or ("token" in words and not _COUNTS.isdisjoint(words))):
         return False
     is_pair = not _SECRET_PAIRS.isdisjoint(itertools.pairwise(words))
     return is_pair or not _SECRET_WORDS.isdisjoint(words) or key.lower() in _ENVIRONMENTS

@@ -107,12 +107,14 @@ def test_secrets_are_hidden_and_the_rest_is_not(as_json: bool, path: Path) -> No
     assert table["agents"]["main"]["model"] == "m"
 
 
-@pytest.mark.parametrize("name", ["token", "auth_token", "api_key", "apikey", "password", "client_secret", "TOKENS"])
+@pytest.mark.parametrize(
+    "name", ["token", "auth_token", "api_key", "apikey", "password", "client_secret", "accessToken"]
+)
 def test_what_is_called_a_secret_is_one(name: str) -> None:
     assert config._redacted({name: "S", "path": "p"}) == {name: "***", "path": "p"}
 
 
-@pytest.mark.parametrize("name", ["token_file", "tokenizer", "secretary", "model", "monkey"])
+@pytest.mark.parametrize("name", ["token_file", "tokenizer", "max_tokens", "secretary", "model", "monkey"])
 def test_what_only_looks_like_one_is_not(name: str) -> None:
     assert config._redacted({name: "S"}) == {name: "S"}
 

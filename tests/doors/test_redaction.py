@@ -49,7 +49,7 @@ def test_what_is_called_a_secret_is_hidden_whatever_it_is(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["tokens", "input_tokens", "token_usage", "max_token_count", "session_key", "secretary"]
+    "key", ["tokens", "input_tokens", "token_usage", "max_token_count", "session_key", "secretary", "token_file"]
 )
 def test_what_only_sounds_like_a_secret_is_shown(key: str) -> None:
     assert shown(17, key) == 17
