@@ -20,12 +20,13 @@ from gateway.hooks import Drop, MessageSeen
 from gateway.ledger import Ledger
 from gateway.methods.params import AgentRequest
 from gateway.profile_shelf import ProfileShelf
-from gateway.run import Run, RunKey, RunOutcome, RunRequest
+from gateway.run import Run, RunOutcome, RunRequest
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
 from router.keys import format_session_key, parse_session_key
 from router.route import RouteDecision, route
 from router.source import MessageSource
+from store.records import RunKey
 
 __all__ = ["Address", "Intake", "Lineage"]
 

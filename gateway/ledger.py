@@ -10,10 +10,10 @@ import trio
 from errors import InternalError, PoolError, UsageError
 from gateway.events import EventBus
 from gateway.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
-from gateway.run_table import Accepted, KnownRun, RunKey, RunTable, hash_body
+from gateway.run_table import Accepted, KnownRun, RunTable, hash_body
 from gateway.settings import GatewaySettings
 from store import Store
-from store.records import RunRow
+from store.records import RunKey, RunRow
 from wire.envelope import Channel
 from wire.framing import DECODE_ERRORS
 

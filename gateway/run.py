@@ -10,13 +10,10 @@ from errors import PoolError, RunInterrupted, error_from_wire
 from gateway.media import Media
 from gateway.settings import QueueMode
 from router.source import MessageSource
+from store.records import RunKey
 from wire.messages import ErrorBody, ImageContent, TokenUsage
 
-__all__ = ["DoneReason", "Run", "RunKey", "RunOutcome", "RunRequest", "interrupted", "outcome_of_error"]
-
-RunKey = tuple[str, str, str]
-"""Principal, session, run id: what identifies a run. The run id alone is its caller's choice."""
-
+__all__ = ["DoneReason", "Run", "RunOutcome", "RunRequest", "interrupted", "outcome_of_error"]
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a front end wants, as it is kept in the store until the run has ended.

@@ -15,12 +15,9 @@ from errors import Conflict, PoolSaturated, UsageError
 from gateway.settings import GatewaySettings
 from pool.tables import checked
 from pool.timers import Timer, Timers
-from store.records import RunRow, RunState
+from store.records import RunKey, RunRow, RunState
 
-__all__ = ["RUN_MOVES", "Accepted", "KnownRun", "Recovered", "Repeated", "RunKey", "RunTable", "hash_body"]
-
-RunKey = tuple[str, str, str]
-"""Principal, session, run id."""
+__all__ = ["RUN_MOVES", "Accepted", "KnownRun", "Recovered", "Repeated", "RunTable", "hash_body"]
 
 RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.ACCEPTED: frozenset({RunState.STARTED, RunState.ENDED}),
@@ -246,7 +243,7 @@ class RunTable:
 
     def _restored(self, row: RunRow, wall_now: float, now: float) -> KnownRun:
         return KnownRun(
-            key=(row.principal, row.session, row.run_id),
+            key=row.key,
             body_hash=row.body_hash,
             request=row.request,
             accepted_at=row.accepted_at,

@@ -4,14 +4,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from store.records import EventRow, RunRow, SessionRow
+from store.records import EventRow, RunKey, RunRow, SessionRow
 
-__all__ = ["Backlog", "Batch", "Changes", "RunKey"]
+__all__ = ["Backlog", "Batch", "Changes"]
 
-Key = TypeVar("Key", str, tuple[str, str, str])
+Key = TypeVar("Key", str, RunKey)
 Row = TypeVar("Row", SessionRow, RunRow)
-RunKey = tuple[str, str, str]
-"""Principal, session, run id."""
 
 _BATCH_BYTES = 1024 * 1024
 """One transaction: some 50 ms of writing, the most that a flush has to wait for what came before it."""
@@ -128,7 +126,7 @@ class Backlog:
 
     def put_run(self, row: RunRow) -> None:
         """Insert or replace."""
-        self._added(self._open_batch().runs.put((row.principal, row.session, row.run_id), row))
+        self._added(self._open_batch().runs.put(row.key, row))
 
     def delete_runs(self, keys: Iterable[RunKey]) -> None:
         """Delete those that are there."""

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["EventRow", "Loaded", "RunRow", "RunState", "SessionRow", "StoreStatistics"]
+__all__ = ["EventRow", "Loaded", "RunKey", "RunRow", "RunState", "SessionRow", "StoreStatistics"]
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +19,10 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes = b"{}"
 
 
+RunKey = tuple[str, str, str]
+"""Principal, session, run id: what identifies a run. The run id alone is its caller's choice."""
+
+
 class RunState(StrEnum):
     """How far a run has come; each step is durable before anybody is told."""
 
@@ -29,7 +33,7 @@ class RunState(StrEnum):
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, identified by principal, session and run id; ``body_hash`` tells a repeated request from another one."""
+    """One run; ``body_hash`` tells a repeated request from another one."""
 
     principal: str
     session: str
@@ -41,6 +45,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     ended_at: float | None = None
     outcome: bytes | None = None
+
+    @property
+    def key(self) -> RunKey:
+        """What identifies the run."""
+        return (self.principal, self.session, self.run_id)
 
 
 class EventRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):

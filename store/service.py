@@ -15,7 +15,7 @@ from store.database import Connect, connect_to
 from store.failures import StoreUnusable
 from store.opening import SEQ_BLOCK, Opened, open_database
 from store.reader import read_events
-from store.records import EventRow, Loaded, RunRow, SessionRow, StoreStatistics
+from store.records import EventRow, Loaded, RunKey, RunRow, SessionRow, StoreStatistics
 from store.settings import StoreSettings
 from store.upkeep import Upkeep
 from store.writer import Trouble, Writer
@@ -74,8 +74,8 @@ class Store:
         """Insert the run, or replace its row, which keeps its place in the order of acceptance."""
         self._writer.put(lambda backlog: backlog.put_run(row))
 
-    def delete_runs(self, runs: Iterable[tuple[str, str, str]]) -> None:
-        """Forget runs, each given as principal, session and run id."""
+    def delete_runs(self, runs: Iterable[RunKey]) -> None:
+        """Forget runs."""
         keys = list(runs)
         self._writer.put(lambda backlog: backlog.delete_runs(keys))
 

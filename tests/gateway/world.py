@@ -15,7 +15,7 @@ from gateway.hooks import HookTable
 from gateway.methods.table import Handlers
 from gateway.profile_shelf import AgentParts
 from gateway.prompts import GatewayPrompts
-from gateway.run import Run, RunKey, RunOutcome
+from gateway.run import Run, RunOutcome
 from gateway.service import Gateway, Recovery, open_gateway
 from gateway.settings import GatewaySettings
 from pool import Pool
@@ -24,7 +24,7 @@ from profiles import AgentSettings, ProfilesSettings, RoleSettings
 from router.settings import RouterSettings
 from router.source import MessageSource
 from store import Store
-from store.records import Loaded, RunRow, SessionRow, StoreStatistics
+from store.records import Loaded, RunKey, RunRow, SessionRow, StoreStatistics
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.events.stand_in import MemoryStore
 from tests.gateway.workers import GatewayLauncher

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from store.backlog import Backlog, Batch, RunKey, cost_of
-from store.records import EventRow
+from store.backlog import Backlog, Batch, cost_of
+from store.records import EventRow, RunKey
 from tests.store.rows import event, events, run, session
 
 
