@@ -7,7 +7,7 @@ PI_VERSION := 0.73.1
 PI := .cache/pi-$(PI_VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench pi test-pi clean
+.PHONY: help demo test check lint soak bench pi test-pi clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ lint: $(STAMP) ## ruff, ruff format, mypy --strict
 	$(BIN)/mypy .
 
 check: lint test ## What CI runs
+
+soak: $(STAMP) ## The long forms of the tests: the supervisor killed 200 times under load, and 100 times more while accounting
+	$(BIN)/python -m pytest -m soak
 
 bench: $(STAMP) ## Measure, each figure beside its baseline
 	$(BIN)/python -m benchmarks

@@ -21,10 +21,11 @@ class Message:
         self.nonce = f"n{number:05}x{rng.getrandbits(24):06x}"
         self.key = f"key-{self.nonce}"
         self.sender = sender
-        self.text = f"{'DELAY=60 ' if rng.random() < 0.05 else ''}ECHO:{self.nonce}"
+        self.text = f"{'DELAY=40 ' if rng.random() < 0.1 else ''}ECHO:{self.nonce}"
         self.mode = rng.choice(_MODES)
         self.priority = rng.randint(1, 9)
         self.session: str | None = None
+        self.is_promised = False
         self.sent = 0
         self.refusals: list[str] = []
         self.accepted: list[Envelope] = []
@@ -58,9 +59,9 @@ class Message:
         return bool(self.starts) and self.starts[0]["data"]["leader"] == self.key
 
 
-def plan(messages: int, senders: int, rng: random.Random) -> list[Message]:
-    """So many messages, the senders in turns."""
-    return [Message(number, number % senders, rng) for number in range(messages)]
+def plan(messages: int, senders: int, rng: random.Random, *, first: int = 0) -> list[Message]:
+    """So many messages, the senders in turns; their numbers begin at ``first``."""
+    return [Message(first + number, number % senders, rng) for number in range(messages)]
 
 
 def nonces_in(text: str) -> list[str]:
@@ -80,8 +81,10 @@ class Book:
     """All messages by key and nonce; ``problems`` are sentences. ``on_progress`` is called after each step forward."""
 
     def __init__(self, messages: Iterable[Message], on_progress: Callable[[], None]) -> None:
-        self.messages = {message.key: message for message in messages}
-        self.by_nonce = {message.nonce: message for message in self.messages.values()}
+        self.messages: dict[str, Message] = {}
+        self.by_nonce: dict[str, Message] = {}
+        self.open: set[Message] = set()
+        """Messages that are not over."""
         self.problems: list[str] = []
         self.bookmark = 0
         self.seen: set[int] = set()
@@ -89,13 +92,19 @@ class Book:
         self.pieces = 0
         self.progress = 0
         """Two steps a message: its acceptance and its outcome, or its refusal at once."""
-        self._open = set(self.messages)
         self._on_progress = on_progress
         self._sessions: dict[str, int] = {}
+        self.expect(messages)
+
+    def expect(self, messages: Iterable[Message]) -> None:
+        """These are going to be sent too."""
+        for message in messages:
+            self.messages[message.key] = self.by_nonce[message.nonce] = message
+            self.open.add(message)
 
     def is_complete(self) -> bool:
         """Whether every message has been refused or has an outcome."""
-        return not self._open
+        return not self.open
 
     def has_come_to(self, steps: int) -> bool:
         """Whether so many steps have been made, two a message."""
@@ -106,6 +115,7 @@ class Book:
     def accept(self, message: Message, answer: dict[str, Any]) -> None:
         """The supervisor has said that it will run this message."""
         self._claim(message, answer["session"])
+        message.is_promised = True
         if (answer["run_id"], answer["status"]) != (message.key, "accepted"):
             self.problems.append(f"{message.key} was answered with {answer}")
         self._step()
@@ -113,8 +123,14 @@ class Book:
     def refuse(self, message: Message, code: str) -> None:
         """The supervisor has said that it will not."""
         message.refusals.append(code)
-        self._open.discard(message.key)
+        self.open.discard(message)
         self._step(2)
+
+    def forget(self, message: Message) -> None:
+        """A later life does not know this message: nobody may have been told that it was accepted."""
+        if message.is_promised:
+            self.problems.append(f"{message.key} was accepted, and then nobody knew of it")
+        self.refuse(message, "forgotten")
 
     # --- the stream of events -----------------------------------------------------------------------------------------
 
@@ -133,7 +149,7 @@ class Book:
                 message.starts.append(event)
             case "done":
                 message.outcomes.append(event)
-                self._open.discard(message.key)
+                self.open.discard(message)
                 self._step()
 
     def _follow_order(self, event: Envelope) -> None:

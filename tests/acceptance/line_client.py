@@ -47,11 +47,12 @@ class LineClient:
         self._ids = itertools.count(1)
         self._waiting: dict[str, _Answer] = {}
         self._sending = trio.Lock()
-        self._is_open = True
+        self.ended = trio.Event()
+        """Nothing more will come."""
 
     async def call(self, method: str, **params: Any) -> Any:
         """The result. Raises Lost, Refused."""
-        if not self._is_open:
+        if self.ended.is_set():
             raise Lost
         request_id = str(next(self._ids))
         answer = self._waiting[request_id] = _Answer()
@@ -79,7 +80,7 @@ class LineClient:
         except trio.BrokenResourceError:
             pass  # as good as an end: a supervisor that is killed says no goodbye
         finally:
-            self._is_open = False
+            self.ended.set()
             for answer in self._waiting.values():
                 answer.give(None)
 

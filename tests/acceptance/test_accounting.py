@@ -22,3 +22,15 @@ async def test_each_of_a_thousand_messages_is_accounted_for_while_the_supervisor
     assert account.fates["interrupted: aborted"] > 0
     assert account.resumed > 100
     assert account.sent_again > 10
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(10))
+async def test_each_of_two_thousand_messages_is_accounted_for_while_the_supervisor_is_killed_ten_times(
+    tmp_path: Path, seed: int
+) -> None:
+    account = await account_for(tmp_path, messages=2000, senders=50, kills=10, seed=seed)
+    assert account.problems == []
+    assert account.fates.total() == 2000
+    assert account.lives == 11

@@ -1,0 +1,132 @@
+"""A supervisor under load that is killed at chosen moments, and what its next lives make of what it had accepted."""
+
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from tests.acceptance.account_book import Book, Envelope, Message, plan
+from tests.acceptance.account_checks import check_answers, check_store, check_transcripts
+from tests.acceptance.line_client import LineClient, Lost, Refused, connected
+from tests.acceptance.lives import Lives
+
+__all__ = ["Moment", "moments_of", "survive"]
+
+SETTINGS = """
+[pool]
+max = 2
+[router]
+dm_scope = "per-channel-peer"
+[gateway.queue]
+debounce = "10ms"
+"""
+_MESSAGES, _SENDERS = 30, 10
+_LIFE_SECONDS = 25.0
+
+
+class Moment(NamedTuple):
+    """When a supervisor dies: ``count`` seconds after the load began, or at the count-th sign that is seen of it."""
+
+    sign: str
+    count: float
+
+
+def moments_of(seed: int) -> list[Moment]:
+    """Three random moments, and two right after something has happened."""
+    rng = random.Random(seed)
+    signs = ("accepted", "run:accepted", "run:start", "text_chunk", "done")
+    moments = [Moment("seconds", rng.uniform(0, 0.15)) for _ in range(3)]
+    moments += [Moment(signs[(2 * seed + number) % len(signs)], rng.randint(1, 8)) for number in range(2)]
+    rng.shuffle(moments)
+    return moments
+
+
+class _Victim:
+    """The lives on one data directory, one for each moment."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.lives = Lives(folder, SETTINGS)
+        self.book = Book([], self._look)
+        self._rng = rng
+        self._news = trio.Event()
+        self._moment: Moment | None = None
+        self._signs = Counter[str]()
+
+    def _look(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    async def live_until(self, moment: Moment) -> None:
+        """Settle what the last life has left, take new messages, die."""
+        supervisor = await trio.to_thread.run_sync(self.lives.living)
+        async with connected(supervisor.socket, self._hear, seconds=_LIFE_SECONDS) as client:
+            await self._settle(client)
+            messages = plan(_MESSAGES, _SENDERS, self._rng, first=len(self.book.messages))
+            self.book.expect(messages)
+            self._signs.clear()
+            self._moment = moment
+            async with trio.open_nursery() as nursery:
+                for sender in range(_SENDERS):
+                    nursery.start_soon(self._send, client, messages[sender::_SENDERS])
+                if moment.sign == "seconds":
+                    await trio.sleep(moment.count)  # the moment itself, not a wait for anything
+                    supervisor.signal(signal.SIGKILL)
+            await client.ended.wait()
+            self._moment = None
+            await trio.to_thread.run_sync(self.lives.kill)
+
+    async def live_on(self) -> None:
+        """The last life: everything is settled, and all that can be asked agrees."""
+        supervisor = await trio.to_thread.run_sync(self.lives.living)
+        async with connected(supervisor.socket, self._hear, seconds=_LIFE_SECONDS) as client:
+            await self._settle(client)
+            self.book.problems += await check_answers(self.book, client)
+            sessions = await client.call("sessions.list")
+            self.book.problems += check_transcripts(self.book, self.lives.data_dir, sessions)
+
+    async def _settle(self, client: LineClient) -> None:
+        """Ask for what nobody has heard the end of, and wait for those ends."""
+        await client.call("subscribe", since=self.book.bookmark)
+        for message in list(self.book.open):
+            try:
+                await client.call("agent.wait", run_id=message.key, timeout_ms=0)
+            except Refused:
+                self.book.forget(message)
+        while not self.book.is_complete():
+            await self._news.wait()
+
+    async def _send(self, client: LineClient, messages: Iterable[Message]) -> None:
+        for message in messages:
+            try:
+                self.book.accept(message, await client.call("agent", **message.params()))
+            except Lost:
+                return
+            self._notice("accepted")
+
+    def _hear(self, event: Envelope) -> None:
+        self.book.hear(event)
+        self._notice(event["type"])
+
+    def _notice(self, sign: str) -> None:
+        """Kill at once: whatever the supervisor would do next must not happen."""
+        self._signs[sign] += 1
+        if (sign, self._signs[sign]) == self._moment:
+            os.kill(self.lives.all[-1].process.pid, signal.SIGKILL)
+
+
+async def survive(folder: Path, moments: Iterable[Moment], seed: int) -> Book:
+    """Die at each of the moments; the books have everything that was wrong among their problems."""
+    victim = _Victim(folder, random.Random(seed))
+    try:
+        for moment in moments:
+            await victim.live_until(moment)
+        await victim.live_on()
+    finally:
+        victim.lives.stop()
+    victim.book.problems += check_store(victim.book, victim.lives.data_dir)
+    return victim.book
