@@ -77,6 +77,8 @@ class Writer:
             if self._is_closing:
                 raise PoolClosed("the store is closed and takes nothing more")
             change(self._backlog)
+            if self._backlog.is_empty:
+                return  # a change of nothing: the disk owes no answer for it
             self._note_progress(self._busy_since or time.monotonic())
             if not self._disk.is_degraded:
                 self._work.notify()

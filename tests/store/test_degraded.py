@@ -150,6 +150,20 @@ async def test_a_disk_that_hangs_is_noticed_though_nobody_waits_for_it(
             assert not store.is_degraded
 
 
+async def test_where_nothing_was_to_be_written_the_disk_owes_no_answer(path: Path, troubles: Troubles) -> None:
+    async with a_store(path, troubles=troubles, settings=IMPATIENT) as store:
+        store.put_events([event(1)])
+        assert await store.flush()
+        store.delete_runs([])
+        store.put_events([])
+        await trio.sleep(2 * IMPATIENT.stall)  # the time that must pass without a word
+        assert troubles.is_empty()
+        assert not store.is_degraded
+        store.put_events([event(2)])
+        assert await store.flush()
+        assert stored(path) == [1, 2]
+
+
 async def test_a_disk_that_never_answers_does_not_keep_the_supervisor(
     path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
