@@ -86,5 +86,5 @@ class CommandDesk:
         if entry is not None:
             setattr(entry, name, value)
             self._sessions.save(entry)
-        shown = {None: "as the settings say", True: "on", False: "off"}.get(value, value)  # type: ignore[call-overload]  # any value may be looked up
-        return f"{label}: {shown}."
+        words: dict[object, str] = {None: "as the settings say", True: "on", False: "off"}
+        return f"{label}: {words.get(value, value)}."

@@ -4,6 +4,7 @@ import math
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import assert_never
 
 import trio
 from structlog.contextvars import bind_contextvars, clear_contextvars
@@ -195,6 +196,8 @@ class Conductor:
                 self._turns[action.turn].end(Ending.INTERRUPTED)
             case Refuse():
                 self._refuse(action)
+            case _:
+                assert_never(action)
 
     def _take(self, name: str) -> Run:
         """A run leaves its lane for a turn: from now on the turn keeps its time."""

@@ -96,7 +96,8 @@ class HookRunner:
             self._complain(hook, name, f"raised {type(exc).__name__}: {exc}")
         except BaseExceptionGroup as group:
             ours, theirs = group.split((trio.Cancelled, KeyboardInterrupt))
-            self._complain(hook, name, f"raised {theirs!r}")
+            if theirs is not None:
+                self._complain(hook, name, f"raised {theirs!r}")
             if ours is not None:
                 raise ours from None
         if scope.cancelled_caught:

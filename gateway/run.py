@@ -15,6 +15,7 @@ from wire.messages import ErrorBody, ImageContent, TokenUsage
 
 __all__ = ["DoneReason", "Run", "RunOutcome", "RunRequest", "interrupted", "outcome_of_error"]
 
+
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a front end wants, as it is kept in the store until the run has ended.
 

@@ -134,6 +134,20 @@ async def test_a_hook_that_goes_wrong_is_a_warning_and_changes_nothing(
     assert "message:received" in warnings[0]
 
 
+@pytest.mark.parametrize("own", [[], [ValueError("boom")]])
+async def test_an_interruption_in_a_hooks_nursery_goes_on_its_way_and_only_what_the_hook_did_is_complained_of(
+    warnings: Warnings, own: list[Exception]
+) -> None:
+    async def interrupted(_event: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise BaseExceptionGroup("from a nursery", [KeyboardInterrupt(), *own])
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await runner(warnings, "gateway:start", interrupted).notify("gateway:start", START)
+    assert [type(exc) for exc in raised.value.exceptions] == [KeyboardInterrupt]
+    assert ["boom" in text for text in warnings] == [True] * len(own)
+
+
 async def test_a_hook_that_takes_too_long_is_left_behind(
     warnings: Warnings, gate: threading.Event, autojump_clock: MockClock
 ) -> None:
