@@ -9,6 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from doors.control_wire import Address, Arrived, ControlWire, NoSupervisor, PushData, Pushed
+from doors.envelopes import last_seq, read_envelopes, split_envelopes
 from errors import ProtocolViolation, RequestTimeout, error_from_wire
 from wire.envelope import EventEnvelope
 from wire.messages import Message, Request
@@ -140,14 +141,6 @@ def _read_begun(answer: Any) -> _Begun:
         raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
 
 
-class _Place(msgspec.Struct, frozen=True, gc=False):
-    seq: int
-
-
-_envelopes = msgspec.json.Decoder(list[EventEnvelope])
-_places = msgspec.json.Decoder(list[_Place])
-
-
 class Subscription:
     """Events as they happen, until the supervisor ends the subscription or the connection.
 
@@ -171,9 +164,9 @@ class Subscription:
     @property
     def bookmark(self) -> int:
         """The seq of the last event that was handed out; where it began, before there was one."""
-        places = _places.decode(self._last)
-        if places:
-            self._bookmark = places[-1].seq
+        envelopes = split_envelopes(self._last)
+        if envelopes:
+            self._bookmark = last_seq(envelopes)
             self._last = msgspec.Raw(b"[]")
         return self._bookmark
 
@@ -186,7 +179,7 @@ class Subscription:
     def batches(self) -> Iterator[list[EventEnvelope]]:
         """The same decoded; the envelopes' data stays as it is."""
         for events in self:
-            yield _envelopes.decode(events)
+            yield read_envelopes(events)
 
     def end(self, timeout: float | None = _ANSWER_SECONDS) -> None:
         """Tell the supervisor to end it. What has arrived and was not handed out is dropped; ``bookmark`` stands."""

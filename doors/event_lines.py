@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, get_character_cell_size
 
 from doors.event_texts import TEXT_KINDS, piece_of, tell
+from doors.styles import BOLD, DIM, GREEN, PLAIN, RED, YELLOW
 from doors.texts import clean, clean_stream
 from wire.envelope import Channel, EventEnvelope
 
@@ -15,16 +16,14 @@ __all__ = ["EventLines", "fill_lines", "shorten"]
 
 _WIDE = 100
 _LEAST_TEXT = 20
-_DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
-_GREEN, _YELLOW, _RED = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 _SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
 _KIND_STYLES = {
     "text": "",
-    "done": _GREEN,
-    "permission_required": _BOLD + _YELLOW,
-    "ui_request": _BOLD + _YELLOW,
-    "tool:error": _RED,
-    "error": _RED,
+    "done": GREEN,
+    "permission_required": BOLD + YELLOW,
+    "ui_request": BOLD + YELLOW,
+    "tool:error": RED,
+    "error": RED,
 }
 
 
@@ -86,21 +85,21 @@ class EventLines:
         essential, *commands = tell(event, self._place)
         overhang = max(0, cell_len(clean(event.type)) - self._kind_width)
         line = self._line(event, shorten(essential, max(_LEAST_TEXT, self._text_width - overhang)))
-        return [line, *(" " * self._indent + self._style(text, _BOLD) for text in commands)]
+        return [line, *(" " * self._indent + self._style(text, BOLD) for text in commands)]
 
     def _line(self, event: EventEnvelope, text: str) -> str:
         kind = TEXT_KINDS.get(event.type, event.type)
         session = _pad(shorten(clean(event.session or "-"), self._session_width, keep_end=True), self._session_width)
         parts = (
-            self._style(time.strftime("%H:%M:%S", time.localtime(event.ts)), _DIM),
+            self._style(time.strftime("%H:%M:%S", time.localtime(event.ts)), DIM),
             self._style(session, _SESSION_COLOURS[zlib.crc32(event.session.encode()) % len(_SESSION_COLOURS)]),
-            self._style(_pad(clean(kind), self._kind_width), _KIND_STYLES.get(kind, _DIM)),
-            self._style(text, _DIM if _is_aside(event, kind) else ""),
+            self._style(_pad(clean(kind), self._kind_width), _KIND_STYLES.get(kind, DIM)),
+            self._style(text, DIM if _is_aside(event, kind) else ""),
         )
         return " ".join(parts).rstrip()
 
     def _style(self, text: str, style: str) -> str:
-        return f"{style}{text}{_PLAIN}" if self._is_coloured and style and text else text
+        return f"{style}{text}{PLAIN}" if self._is_coloured and style and text else text
 
 
 def fill_lines(text: str, width: int) -> tuple[list[str], str]:

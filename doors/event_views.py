@@ -10,10 +10,9 @@ import msgspec
 
 from doors.envelopes import last_seq, read_envelopes, split_envelopes
 from doors.event_lines import EventLines
+from doors.styles import DIM, PLAIN, wants_styles
 
 __all__ = ["EventJson", "EventText", "open_view"]
-
-_DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
 class EventText:
@@ -22,7 +21,7 @@ class EventText:
     def __init__(self, out: TextIO, env: Mapping[str, str], *, place: str = "") -> None:
         """``place``: the options by which shown commands find the supervisor."""
         self._out = out
-        self._is_coloured = not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+        self._is_coloured = wants_styles(env)
         self._lines = EventLines(_columns(), is_coloured=self._is_coloured, place=place)
 
     def show(self, events: msgspec.Raw) -> int:
@@ -34,7 +33,7 @@ class EventText:
 
     def note(self, text: str) -> None:
         """A line of our own among the events."""
-        self._write([*self._lines.rest(), f"{_DIM}-- {text}{_PLAIN}" if self._is_coloured else f"-- {text}"])
+        self._write([*self._lines.rest(), f"{DIM}-- {text}{PLAIN}" if self._is_coloured else f"-- {text}"])
 
     def close(self) -> None:
         """Show the lines that were not yet full."""

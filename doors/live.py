@@ -18,6 +18,7 @@ import trio
 from doors.log_settings import LogSettings
 from doors.logs import opened_log, render_json, render_line
 from doors.redaction import Redactor
+from doors.styles import can_style, wants_styles
 from doors.texts import span
 from pool.statistics import PoolStatistics
 
@@ -57,9 +58,9 @@ class Narrator:
         """``live``: ``out`` (stderr) is a terminal. ``env``: says whether it shows colours (``NO_COLOR``, ``TERM``)."""
         self._settings = settings or LogSettings()
         is_human = self._settings.format == "human" or (self._settings.format == "auto" and live)
-        can_draw = live and env.get("TERM") != "dumb"
+        can_draw = live and can_style(env)
         self._live = can_draw and is_human
-        is_coloured = can_draw and not env.get("NO_COLOR")
+        is_coloured = live and wants_styles(env)
         self._render = functools.partial(render_line, is_coloured=is_coloured) if is_human else render_json
         self._out = out or sys.stderr
         self._redactor = Redactor()

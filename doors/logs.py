@@ -16,6 +16,7 @@ from structlog.typing import EventDict, Processor
 
 from doors.log_settings import LogSettings
 from doors.redaction import Redactor
+from doors.styles import BOLD, DIM, PLAIN, RED, YELLOW
 from doors.texts import clean
 
 __all__ = ["Renderer", "opened_log", "render_json", "render_line"]
@@ -23,8 +24,7 @@ __all__ = ["Renderer", "opened_log", "render_json", "render_line"]
 _NAMES = ("ts", "level", "logger", "event")
 _OWN_LOGGER = "pool"
 _TRACE_LINES = 40
-_DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
-_COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m", "debug": _DIM}
+_COLOURS = {"warning": YELLOW, "error": RED, "critical": RED, "debug": DIM}
 Renderer = Callable[[dict[str, Any]], str]
 
 
@@ -122,7 +122,7 @@ def render_line(event: dict[str, Any], *, is_coloured: bool = False) -> str:
 
     Texts with spaces are quoted; the usual level is not worth a word.
     """
-    dim, bold, plain = (_DIM, _BOLD, _PLAIN) if is_coloured else ("", "", "")
+    dim, bold, plain = (DIM, BOLD, PLAIN) if is_coloured else ("", "", "")
     fields = {key: value for key, value in event.items() if key not in (*_NAMES, "exception") and value is not None}
     level = event.get("level", "info")
     colour = _COLOURS.get(level, "") if is_coloured else ""

@@ -8,13 +8,13 @@ import msgspec
 
 from doors.envelopes import read_envelopes, split_envelopes
 from doors.event_texts import TEXT_KINDS, approve_command, call_text, data_of, piece_of, tell
+from doors.styles import BOLD, DIM, PLAIN, wants_styles
 from doors.texts import clean, clean_stream
 from errors import PoolError
 from wire.envelope import EventEnvelope
 
 __all__ = ["JsonView", "TextView", "View"]
 
-_DIM, _BOLD, _PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _PREVIEW_CHARS = 100
 
 
@@ -51,7 +51,7 @@ class TextView:
         self._place = place
         self._filter = clean_stream if out.isatty() else str
         self._is_shared = out.isatty() and err.isatty()
-        self._is_coloured = err.isatty() and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+        self._is_coloured = err.isatty() and wants_styles(env)
         self._at_line_start = True
         self._is_thinking = False
         self._has_text = False
@@ -98,7 +98,7 @@ class TextView:
             self._make_room()
             self._is_thinking = True
         text = clean_stream(text)
-        self._err.write(f"{_DIM}{text}{_PLAIN}" if self._is_coloured else text)
+        self._err.write(f"{DIM}{text}{PLAIN}" if self._is_coloured else text)
         self._err.flush()
 
     def _end_thought(self) -> None:
@@ -118,15 +118,15 @@ class TextView:
             case "permission_required":
                 data = data_of(event)
                 self._note(f"? needs your approval: {call_text(data)}")
-                self._note(f"  {approve_command(data, event.session, self._place)}", cut=False, style=_BOLD)
+                self._note(f"  {approve_command(data, event.session, self._place)}", cut=False, style=BOLD)
             case "permission_decided":
                 self._note(f"· {tell(event)[0]}")
 
-    def _note(self, text: str, *, cut: bool = True, style: str = _DIM) -> None:
+    def _note(self, text: str, *, cut: bool = True, style: str = DIM) -> None:
         line = clean(text)[:_PREVIEW_CHARS] if cut else clean(text)
         self._end_thought()
         self._make_room()
-        self._err.write(f"{style}{line}{_PLAIN}\n" if self._is_coloured else f"{line}\n")
+        self._err.write(f"{style}{line}{PLAIN}\n" if self._is_coloured else f"{line}\n")
         self._err.flush()
 
     def _make_room(self) -> None:
