@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from errors import PoolClosed, PoolError, UsageError
+from errors import PoolClosed, PoolError, RunAborted, UsageError
 from gateway.command_desk import CommandDesk
 from gateway.commands import COMMANDS, Parsed, QueueOnce, parse_command
 from gateway.conductor import Conductor
@@ -20,7 +20,7 @@ from gateway.hooks import Drop, MessageSeen
 from gateway.ledger import Ledger
 from gateway.methods.params import AgentRequest
 from gateway.profile_shelf import ProfileShelf
-from gateway.run import Run, RunOutcome, RunRequest
+from gateway.run import Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
 from router.keys import format_session_key, parse_session_key
@@ -103,8 +103,8 @@ class Intake:
             raise UsageError("the message is empty; say something")
         request = self._request(message, address._replace(text=text), principal, mode, lineage)
         if command is not None:
-            return await self._command(command, request)
-        return await self._take_up(request)
+            return await self._command(command, request, message.text)
+        return await self._take_up(request, message.text)
 
     async def accept_on(self, hold: Hold, message: AgentRequest, principal: str) -> Run:
         """The run of a message on a worker that its caller holds: it waits for nobody. Raises as ``accept`` does."""
@@ -112,6 +112,8 @@ class Intake:
         entry = self._sessions.get(hold.session)
         if entry is None or hold.lease is None:
             raise UsageError(f"the hold on session {hold.session} has ended", session=hold.session)
+        if parse_command(message.text) is not None:
+            raise UsageError("a slash command is no message for a worker; send it without the hold")
         address = Address(hold.session, entry.agent, entry.role, message.text)
         request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
         run, is_new = self._ledger.accept(request, _body(request))
@@ -185,8 +187,9 @@ class Intake:
 
     # --- taking it up -------------------------------------------------------------------------------------------------
 
-    async def _take_up(self, request: RunRequest) -> Run:
-        earlier = self._earlier(request)
+    async def _take_up(self, request: RunRequest, said: str) -> Run:
+        """``said``: the message as it came, by which it is known again."""
+        earlier = self._earlier(request, said)
         if earlier is not None:
             await self._ledger.settled(earlier)
             return earlier
@@ -195,21 +198,25 @@ class Intake:
             if is_new:
                 self._place(run)
         except PoolError:
-            if request.source is not None:
-                self._dedupe.forget(request.source, request.text)
+            self._forget(request, said)
             raise
         await self._ledger.settled(run)
         return run
 
-    def _earlier(self, request: RunRequest) -> Run | None:
+    def _earlier(self, request: RunRequest, said: str) -> Run | None:
         """The run that the same message of a channel has started already."""
         if request.source is None:
             return None
-        key = self._dedupe.check(request.source, request.text, request.key, trio.current_time())
+        key = self._dedupe.check(request.source, said, request.key, trio.current_time())
         if key is None or key == request.key:
             return None
         principal, session, run_id = key
         return self._ledger.known(principal, run_id, session)
+
+    def _forget(self, request: RunRequest, said: str) -> None:
+        """The message was refused after all: when it comes again it is new."""
+        if request.source is not None:
+            self._dedupe.forget(request.source, said)
 
     def _place(self, run: Run) -> None:
         """Give a new run its place, then tell of it. No step in between can be seen from outside."""
@@ -223,11 +230,17 @@ class Intake:
             raise
         self._ledger.announce(run)
 
-    async def _command(self, command: Parsed, request: RunRequest) -> Run:
+    async def _command(self, command: Parsed, request: RunRequest, said: str) -> Run:
         """A slash command is carried out at once and never waits for the session; its answer is the run's outcome.
 
-        It is written down when it is done: a command that a crash cut off was never accepted.
+        It is written down when it is done: a command that a crash cut off was never accepted. Without a message id
+        the same words are another command: somebody asks for the status again.
         """
+        has_id = request.source is not None and request.source.message_id is not None
+        earlier = self._earlier(request, said) if has_id else None
+        if earlier is not None:
+            await self._ledger.settled(earlier)
+            return earlier
         run, is_new = self._ledger.accept(request, _body(request))
         if not is_new:
             await self._ledger.settled(run)
@@ -235,8 +248,11 @@ class Intake:
         try:
             self._sessions.use(request.session, request.agent, request.role, source=request.source, run=request.run_id)
             reply = await self._commands.execute(command, request)
-        except BaseException:
+        except BaseException as exc:
             self._ledger.discard(run)
+            self._forget(request, said)
+            error = exc if isinstance(exc, PoolError) else RunAborted("whoever gave the command has left")
+            run.settle(outcome_of_error(run, error, ended_at=self._ledger.now()))  # for those who share its key
             raise
         self._ledger.announce(run)
         await self._settle(run, reply)
