@@ -33,9 +33,11 @@ _EVERY_TURN = frozenset({"session_bound", "session_parked", "session_resumed"})
 _ROUTINE = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
 """Told by the figures already; on a terminal they would only scroll by."""
 _TROUBLE = frozenset(
-    {"breaker_opened", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated", "worker_error"}
-    | {"store_degraded", "store_rows_refused", "store_unusable"}
+    {"breaker_opened", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
+    | {"hook_failed", "prewarm_failed", "reload_refused", "service_manager_unreachable", "sessions_damaged"}
+    | {"store_degraded", "store_rows_refused", "store_set_aside"}
 )
+"""What somebody should look at."""
 _TAKEN = frozenset({"event", "level", "logger", "ts"})
 _EXPECTED_EXITS = frozenset({"evicted", "retired", "idle", "operator", "drained", "closed"})
 

@@ -10,9 +10,11 @@ import msgspec
 import pytest
 import trio
 
+from doors import live as live_module
 from doors.live import Narrator, render_figures
 from doors.log_settings import LogFormat, LogSettings
 from pool.statistics import PoolStatistics
+from tests.house import modules_of
 
 
 class Figures:
@@ -94,6 +96,17 @@ def test_what_comes_with_every_turn_is_there_for_who_asks_for_everything(*, live
     with narrator_to(out, live=live, settings=LogSettings(level="debug", format="human")) as narrator:
         narrator.log("session_bound", {"session": "a"})
     assert told(out) == ["debug session_bound session=a"]
+
+
+def test_what_somebody_should_look_at_is_a_warning_and_exists() -> None:
+    out = io.StringIO()
+    with narrator_to(out, live=False) as narrator:
+        for event in ("reload_refused", "store_set_aside", "hook_failed", "previous_workers_swept"):
+            narrator.log(event, {})
+    assert [line["level"] for line in objects(out)] == ["warning", "warning", "warning", "info"]
+    source = "".join(path.read_text() for path in modules_of("pool", "store", "doors/notify", "app", "app_serving"))
+    named = live_module._TROUBLE | live_module._EVERY_TURN | live_module._ROUTINE
+    assert [event for event in named if f'"{event}"' not in source] == []
 
 
 def test_what_is_less_important_than_the_level_is_left_out() -> None:
