@@ -18,8 +18,10 @@ from errors import (
 from pool import stimuli
 from pool.actions import StopReason
 from pool.lease import PromptStream
+from pool.settings import PoolSettings
 from pool.shell import Pool
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, make_pool, say
+from wire.units import Seconds
 
 
 async def test_a_lease_keeps_of_its_turns_only_how_long_they_took(autojump_clock: MockClock) -> None:
@@ -101,6 +103,19 @@ async def test_draining_lets_turns_end_and_takes_nothing_new(autojump_clock: Moc
         with trio.fail_after(30):
             await drained.wait()
         assert emptied == [True]
+
+
+async def test_a_drain_waits_for_turns_as_long_as_the_settings_say_also_after_they_have_changed(
+    autojump_clock: MockClock,
+) -> None:
+    async with make_pool(MemoryLauncher(), drain_timeout=Seconds(7)) as pool:
+        await pool.acquire("s", DEFAULT)
+        started = trio.current_time()
+        assert not await pool.drain()
+        assert trio.current_time() - started == 7.0
+        pool.tell(stimuli.Reconfigure(PoolSettings(min=0, max=2, drain_timeout=Seconds(2))))
+        assert not await pool.drain()
+        assert trio.current_time() - started == 9.0
 
 
 async def test_closing_ends_a_drain_at_once_and_two_drains_end_together(
