@@ -10,9 +10,9 @@ from gateway.caller import Caller
 from gateway.conductor import Conductor
 from gateway.methods.params import AcquireRequest
 from gateway.profile_shelf import ProfileShelf
+from gateway.session_book import SessionEntry
 from gateway.sessions import Sessions
 from pool import Lease, Pool
-from router.keys import check_session_key
 
 __all__ = ["Hold", "Holds"]
 
@@ -52,10 +52,12 @@ class Holds:
 
     async def acquire(self, request: AcquireRequest, caller: Caller) -> HoldView:
         """Hold the worker of a session for the caller's connection. Raises what ``Pool.acquire`` raises."""
-        hold = Hold(caller.principal, check_session_key(request.session))
-        self._shelf.check(request.agent, request.role)
-        self._sessions.use(hold.session, request.agent, request.role, source=None, run=None)
-        caller.start(lambda: self._keep(hold, request))
+        default = self._shelf.parts.router.default_agent
+        session, agent, role = self._sessions.whose(request.session, request.agent, request.role, default=default)
+        self._shelf.check(agent, role)
+        entry = self._sessions.use(session, agent, role, source=None, run=None)
+        hold = Hold(caller.principal, session)
+        caller.start(lambda: self._keep(hold, request, entry))
         await hold.decided.wait()
         if hold.lease is None:
             raise hold.error or UsageError("the hold ended before it was granted", session=hold.session)
@@ -77,10 +79,10 @@ class Holds:
         hold.given_back.set()
         return hold
 
-    async def _keep(self, hold: Hold, request: AcquireRequest) -> None:
+    async def _keep(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
         self._holds[hold.id] = hold
         try:
-            await self._hold(hold, request)
+            await self._hold(hold, request, entry)
         except PoolError as exc:
             hold.error = exc
         finally:
@@ -88,8 +90,8 @@ class Holds:
             hold.lease = None
             hold.decided.set()
 
-    async def _hold(self, hold: Hold, request: AcquireRequest) -> None:
-        profile = await self._shelf.get(request.agent, request.role)
+    async def _hold(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
+        profile = await self._shelf.of(entry)
         async with (
             self._conductor.occupy(hold.session, priority=request.priority, timeout=request.timeout),
             self._pool.lease(

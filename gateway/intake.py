@@ -23,7 +23,6 @@ from gateway.profile_shelf import ProfileShelf
 from gateway.run import Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
-from router.keys import format_session_key, parse_session_key
 from router.route import RouteDecision, route
 from router.source import MessageSource
 from store.records import RunKey
@@ -94,7 +93,7 @@ class Intake:
         address = self._address(message)
         text = await self._received(address, message.source)
         if text is None:
-            return self._dropped(message, address, principal)
+            return await self._dropped(message, address, principal)
         command = parse_command(text)
         mode = message.queue
         if isinstance(command, QueueOnce):
@@ -116,7 +115,7 @@ class Intake:
             raise UsageError("a slash command is no message for a worker; send it without the hold")
         address = Address(hold.session, entry.agent, entry.role, message.text)
         request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
-        run, is_new = self._ledger.accept(request, _body(request))
+        run, is_new = self._ledger.accept(request, _body(request, message.text))
         if is_new:
             run.deadline = _deadline(request)
             self._ledger.announce(run)
@@ -137,12 +136,8 @@ class Intake:
             decision = self.route(message.source, message.text)
             self._shelf.check(decision.agent, decision.role)
             return Address(decision.session, decision.agent, decision.role, decision.text)
-        key = parse_session_key(message.session or "")
-        session = format_session_key(key)
-        known = self._sessions.get(session)
-        default = known.agent if known else self._shelf.parts.router.default_agent
-        agent = message.agent or getattr(key, "agent", None) or default
-        role = message.role or (known.role if known and known.agent == agent else "default")
+        default = self._shelf.parts.router.default_agent
+        session, agent, role = self._sessions.whose(message.session or "", message.agent, message.role, default=default)
         self._shelf.check(agent, role)
         return Address(session, agent, role, message.text)
 
@@ -194,7 +189,7 @@ class Intake:
             await self._ledger.settled(earlier)
             return earlier
         try:
-            run, is_new = self._ledger.accept(request, _body(request))
+            run, is_new = self._ledger.accept(request, _body(request, said))
             if is_new:
                 self._place(run)
         except PoolError:
@@ -241,7 +236,7 @@ class Intake:
         if earlier is not None:
             await self._ledger.settled(earlier)
             return earlier
-        run, is_new = self._ledger.accept(request, _body(request))
+        run, is_new = self._ledger.accept(request, _body(request, said))
         if not is_new:
             await self._ledger.settled(run)
             return run
@@ -258,22 +253,25 @@ class Intake:
         await self._settle(run, reply)
         return run
 
-    def _dropped(self, message: AgentRequest, address: Address, principal: str) -> Run:
+    async def _dropped(self, message: AgentRequest, address: Address, principal: str) -> Run:
         """A hook has dropped the message: its run ends before it begins, and says nothing."""
         request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
-        run = Run("", request, self._ledger.now())
-        run.settle(_said(run, "", self._ledger.now(), silent=True))
+        run, is_new = self._ledger.accept(request, _body(request, message.text))
+        if is_new:
+            self._ledger.announce(run)
+            await self._settle(run, "", silent=True)
+        await self._ledger.settled(run)
         return run
 
-    async def _settle(self, run: Run, reply: str) -> None:
-        outcome = _said(run, reply, self._ledger.now())
+    async def _settle(self, run: Run, reply: str, *, silent: bool = False) -> None:
+        outcome = _said(run, reply, self._ledger.now(), silent=silent)
         await self._ledger.release([(run, outcome)], self._ledger.end(run, outcome))
 
 
-def _body(request: RunRequest) -> dict[str, object]:
-    """What tells a repeated request from another one under the same key."""
+def _body(request: RunRequest, said: str) -> dict[str, object]:
+    """What tells a repeated request from another one under the same key: what its caller ``said``, not a hook."""
     return {
-        "text": request.text,
+        "text": said,
         "agent": request.agent,
         "role": request.role,
         "lane": request.lane,

@@ -70,9 +70,8 @@ class Ledger:
 
     def announce(self, run: Run) -> None:
         """Tell of a new run that has its place in a lane; see ``settled``."""
-        self._store.put_run(self._known(run).row())
         request = run.request
-        run.accepted_seq = self._publish(
+        run.accepted_seq = self._step(
             run, "run:accepted", {"lane": request.lane, "priority": request.priority, "mode": request.mode}
         )
 
@@ -96,8 +95,7 @@ class Ledger:
             known = self._known(run)
             self._table.start(known, wall_now=self._clock())
             run.started_at = known.started_at
-            self._store.put_run(known.row())
-            seq = self._publish(run, "run:start", {"worker": worker, "turn": turn, "leader": leader.request.run_id})
+            seq = self._step(run, "run:start", {"worker": worker, "turn": turn, "leader": leader.request.run_id})
         if seq:
             await self._bus.settled(seq)
 
@@ -105,8 +103,7 @@ class Ledger:
         """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
         known = self._known(run)
         self._table.end(known, _encode(outcome), trio.current_time(), wall_now=self._clock())
-        self._store.put_run(known.row())
-        return self._publish(run, "done", _done(outcome))
+        return self._step(run, "done", _done(outcome))
 
     async def release(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
         """Once the ``done`` events up to ``seq`` are durable, wake who waits for the outcomes."""
@@ -174,9 +171,12 @@ class Ledger:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _publish(self, run: Run, type_: str, data: dict[str, Any]) -> int:
-        request = run.request
-        return self._bus.publish(request.session, Channel.PROGRESS, type_, data, run_id=request.run_id, durable=True)
+    def _step(self, run: Run, type_: str, data: dict[str, Any]) -> int:
+        """Write down how far the run has come and tell of it: both outlive a crash, or neither does."""
+        session, run_id = run.request.session, run.request.run_id
+        with self._store.together():
+            self._store.put_run(self._known(run).row())
+            return self._bus.publish(session, Channel.PROGRESS, type_, data, run_id=run_id, durable=True)
 
     def _follow(self, known: KnownRun, request: RunRequest) -> Run:
         self._names += 1

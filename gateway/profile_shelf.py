@@ -7,6 +7,7 @@ import msgspec
 from gateway.hook_runner import HookRunner
 from gateway.hooks import AgentBootstrap
 from gateway.prompts import GatewayPrompts, GatewayPromptSettings, build_gateway_prompt
+from gateway.session_book import SessionEntry
 from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft
 from router.settings import RouterSettings
 from router.workspaces import make_workspace
@@ -57,9 +58,7 @@ class ProfileShelf:
 
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
-        profile = self._shelf.get((agent, role))
-        if profile is None:
-            profile = self._shelf[agent, role] = await self._build(agent, role)
+        profile = self._shelf.get((agent, role)) or await self._make(agent, role)
         if model is None and thinking is None:
             return profile
         provider, slash, name = (model or "").partition("/")
@@ -67,8 +66,19 @@ class ProfileShelf:
             profile, provider=provider if slash else None, model=name if slash else model, thinking=thinking
         )
 
-    async def _build(self, agent: str, role: str) -> CapabilityProfile:
-        parts = self._parts
+    async def of(self, entry: SessionEntry) -> CapabilityProfile:
+        """The same for a session as it is set now."""
+        return await self.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking)
+
+    async def _make(self, agent: str, role: str) -> CapabilityProfile:
+        while True:
+            parts = self._parts
+            profile = await self._build(parts, agent, role)
+            if parts is self._parts:  # they may have changed while hooks were asked
+                self._shelf[agent, role] = profile
+                return profile
+
+    async def _build(self, parts: AgentParts, agent: str, role: str) -> CapabilityProfile:
         cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir)
         conventions = build_gateway_prompt(GatewayPromptSettings(overrides=parts.prompts))
         context = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))

@@ -126,7 +126,7 @@ class Gateway:
         entry = self.sessions.get(session)
         if entry is None:
             return None
-        return await self.shelf.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking)
+        return await self.shelf.of(entry)
 
     async def ask_worker(self, session: str, method: str, params: dict[str, Any]) -> msgspec.Raw:
         """Ask the worker that the session has now, in its turn or between two. Raises PoolError, UsageError."""

@@ -195,7 +195,7 @@ class SessionDesk:
     async def _compact(self, session: str, instructions: str | None) -> None:
         try:
             entry = self._known(session)
-            profile = await self._shelf.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking)
+            profile = await self._shelf.of(entry)
             async with self._conductor.occupy(session), self._pool.lease(session, profile, bounded=False) as lease:
                 await lease.request("compact", {} if instructions is None else {"instructions": instructions})
         except PoolError as exc:

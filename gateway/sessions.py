@@ -8,6 +8,7 @@ from gateway.session_book import SessionBook, SessionEntry, SessionStatus
 from gateway.settings import GatewaySettings
 from pool import Pool
 from pool.stimuli import SessionKnown
+from router.keys import format_session_key, parse_session_key
 from router.source import MessageSource
 from store import Store
 from store.records import SessionRow
@@ -58,6 +59,18 @@ class Sessions:
     def get(self, key: str) -> SessionEntry | None:
         """The session of this key, if it is known."""
         return self._book.get(key)
+
+    def whose(self, text: str, agent: str | None, role: str | None, *, default: str) -> tuple[str, str, str]:
+        """The session that a key means, in its one spelling, with the agent and the role that it is to have.
+
+        Those that are named, else the key's own, else those it has had; a new session has the ``default`` agent.
+        Raises UsageError for what is no key.
+        """
+        key = parse_session_key(text)
+        session = format_session_key(key)
+        known = self.get(session)
+        agent = agent or getattr(key, "agent", None) or (known.agent if known else default)
+        return session, agent, role or (known.role if known and known.agent == agent else "default")
 
     def use(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
         """A message for the session has come: make it known, as this agent's in this role. Raises PoolSaturated."""

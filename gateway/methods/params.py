@@ -107,8 +107,8 @@ class AcquireRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """``acquire``: hold a session's worker until ``release`` or the end of the connection."""
 
     session: SessionKey
-    agent: Name = "main"
-    role: Name = "default"
+    agent: Name | None = None
+    role: Name | None = None
     priority: Priority = 5
     timeout: Timeout | None = None
     spawn: bool = True

@@ -1,0 +1,275 @@
+"""Whose a message is: routes, keys in one spelling, agents that stay, twins that are noticed, hooks that have a say."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from errors import PoolSaturated, UsageError
+from gateway.hooks import AgentBootstrap, Drop, MessageSeen
+from profiles import AgentSettings, ProfilesSettings
+from router.settings import Binding, RoleTables, RouterSettings, TelegramRoles
+from tests.gateway.world import open_world, telegram
+
+ROUTER = RouterSettings(
+    dm_scope="per-channel-peer",
+    bindings=[Binding(agent="ops", channel="telegram")],
+    roles=RoleTables(telegram=TelegramRoles(default="writer")),
+)
+
+
+# --- routes -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_with_a_source_goes_where_the_router_says(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, router=ROUTER) as world:
+        run = await world.send("hello", source=telegram())
+        assert (run.request.session, run.request.agent, run.request.role) == (
+            *("agent:ops:telegram:account:default:dm:7", "ops", "writer"),
+        )
+        route = await world.call("route", source=telegram(), text="hello")
+        assert [route[name] for name in ("session", "agent", "role")] == [
+            "agent:ops:telegram:account:default:dm:7",
+            "ops",
+            "writer",
+        ]
+        assert route["reasons"].keys() == {"agent", "session", "role", "workspace"}
+        await run.wait()
+        [worker] = world.gateway.pool.statistics().workers
+        assert (worker.agent, worker.role) == ("ops", "writer")
+
+
+async def test_asking_for_the_route_starts_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, router=ROUTER) as world:
+        world.gateway.intake.route(telegram(), "/main hello")
+        assert (len(world.gateway.sessions), world.gateway.ledger.live) == (0, 0)
+
+
+async def test_a_prefix_is_taken_off_and_chooses_the_agent(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.send("/ops restart it", source=telegram())
+        assert (run.request.session, run.request.agent, run.request.text) == (
+            *("agent:ops:main:main", "ops", "restart it"),
+        )
+
+
+async def test_a_source_that_says_too_little_is_an_error(tmp_path: Path) -> None:
+    async with open_world(tmp_path, router=ROUTER) as world:
+        with pytest.raises(UsageError, match="sender"):
+            await world.send("hello", source=telegram(sender_id=""))
+
+
+async def test_the_session_remembers_where_its_latest_message_came_from(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one", source=telegram())
+        await world.ask("two", "agent:main:main")
+        view = await world.call("sessions.get", session="agent:main:main:main")
+        assert view["channel"] == "telegram"
+        await world.ask("three", source=telegram(channel="slack"))
+        assert (await world.call("sessions.get", session="agent:main:main"))["channel"] == "slack"
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spelling", ["agent:ops:main", "agent:OPS:main:main", "agent:ops:main:main"])
+async def test_every_spelling_of_a_key_is_one_session(tmp_path: Path, autojump_clock: MockClock, spelling: str) -> None:
+    async with open_world(tmp_path) as world:
+        key = "agent:ops:main:main"
+        run = await world.send("one", spelling, run="k1")
+        assert (run.request.session, run.request.agent) == (key, "ops")
+        await run.wait()
+        assert (await world.call("agent.wait", run_id="k1", session=spelling))["text"] == "one"
+        assert (await world.call("sessions.get", session=spelling))["key"] == key
+        assert len((await world.call("sessions.history", session=spelling))["messages"]) == 0
+        await world.begin("hang", spelling)
+        assert await world.call("abort", session=spelling) == {"session": key, "aborted": True}
+        hold = await world.call("acquire", session=spelling)
+        assert hold["session"] == key
+        await world.call("release", hold=hold["hold"])
+        assert (await world.call("explain", session=spelling))["session"] == key
+        assert (await world.call("sessions.reset", session=spelling))["session"] == key
+        await world.call("sessions.delete", session=spelling)
+        assert await world.call("sessions.list") == []
+
+
+async def test_a_session_keeps_its_agent_and_role_when_none_is_named(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one", agent="ops", role="writer")
+        run = await world.send("two")
+        assert (run.request.agent, run.request.role) == ("ops", "writer")
+        assert (await run.wait()).text == "one|two"
+        hold = await world.call("acquire", session="alice")
+        await world.call("release", hold=hold["hold"])
+        view = await world.call("sessions.get", session="alice")
+        assert (view["agent"], view["role"]) == ("ops", "writer")
+        assert world.launcher.starts == ["w1"]
+
+
+async def test_another_agent_begins_in_its_default_role(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one", agent="ops", role="writer")
+        run = await world.send("two", agent="main")
+        assert (run.request.agent, run.request.role) == ("main", "default")
+
+
+async def test_a_new_session_has_the_default_agent_of_the_settings(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, router=RouterSettings(default_agent="ops")) as world:
+        assert (await world.send("one")).request.agent == "ops"
+        hold = await world.call("acquire", session="bob")
+        view = await world.call("sessions.get", session="bob")
+        assert (hold["session"], view["agent"]) == ("bob", "ops")
+
+
+# --- twins ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_a_channel_hands_over_twice_is_one_run(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        first = await world.send("hello", source=telegram(message_id="m1"))
+        again = await world.send("hello, edited", source=telegram(message_id="m1"))
+        assert again is first
+        await first.wait()
+        assert (await world.ask("hello", source=telegram(message_id="m1"))).run_id == first.request.run_id
+        await world.ask("hello", source=telegram(message_id="m2"))
+        assert len(world.launcher.prompts) == 2
+
+
+@pytest.mark.parametrize(
+    "other", [{"channel": "slack"}, {"chat_id": "8"}, {"sender_id": "8"}, {"account_id": "second"}]
+)
+async def test_the_same_words_of_somebody_else_or_somewhere_else_are_another_message(
+    tmp_path: Path, autojump_clock: MockClock, other: dict[str, str]
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("hello", source=telegram())
+        await world.ask("hello", source=telegram(**other))
+        assert len(world.launcher.prompts) == 2
+
+
+async def test_after_a_minute_the_same_words_are_said_again(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("hello", source=telegram())
+        await trio.sleep(59)
+        await world.ask("hello", source=telegram())
+        assert len(world.launcher.prompts) == 1
+        await trio.sleep(2)
+        await world.ask("hello", source=telegram())
+        assert len(world.launcher.prompts) == 2
+
+
+async def test_what_a_front_end_without_a_channel_says_twice_is_said_twice(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        for _ in range(2):
+            await world.ask("hello")
+        assert len(world.launcher.prompts) == 2
+
+
+async def test_a_message_that_was_refused_is_new_when_it_comes_again(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, runs=1) as world:
+        run = await world.begin("hang")
+        with pytest.raises(PoolSaturated):
+            await world.send("hello", source=telegram(message_id="m1"))
+        world.launcher.running("hang").finish()
+        await run.wait()
+        assert (await world.ask("hello", source=telegram(message_id="m1"))).text == "hello"
+
+
+# --- hooks ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_hook_changes_what_is_received_and_the_next_sees_the_change(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    seen: list[MessageSeen] = []
+
+    async def shout(message: MessageSeen) -> str:
+        return message.text.upper()
+
+    async def look(message: MessageSeen) -> None:
+        seen.append(message)
+
+    async with open_world(tmp_path, hooks={"message:received": (shout, look)}) as world:
+        await world.ask("hello", source=telegram())
+        assert world.launcher.prompts == ["HELLO"]
+        assert seen == [MessageSeen(session="agent:main:main:main", text="HELLO", source=telegram())]
+
+
+async def test_a_hook_drops_a_message_which_is_an_outcome_without_words(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async def drop(message: MessageSeen) -> Drop | None:
+        return Drop("a note") if message.text.startswith("#") else None
+
+    async with open_world(tmp_path, hooks={"message:received": (drop,)}) as world:
+        outcome = await world.call("prompt", text="#hello", session="alice", run="k1")
+        assert (outcome["status"], outcome["silent"], outcome.get("text", "")) == ("ok", True, "")
+        assert (await world.call("agent.wait", run_id="k1"))["silent"] is True
+        assert world.launcher.prompts == []
+        assert (await world.ask("hello")).text == "hello"
+        world.assert_at_rest()
+
+
+async def test_a_hook_that_says_something_else_every_time_makes_no_other_request(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async def stamp(message: MessageSeen) -> str:
+        return f"[{trio.current_time()}] {message.text}"
+
+    async with open_world(tmp_path, hooks={"message:received": (stamp,)}) as world:
+        first = await world.ask("hello", run="k1")
+        await trio.sleep(1)
+        again = await world.call("prompt", text="hello", session="alice", run="k1")
+        assert again["text"] == first.text == "[0.0] hello"
+
+
+async def test_a_hook_can_make_a_command_of_a_message(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async def reset(message: MessageSeen) -> str | None:
+        return "/new" if message.text == "forget it" else None
+
+    async with open_world(tmp_path, hooks={"message:received": (reset,)}) as world:
+        await world.ask("one")
+        await world.ask("forget it")
+        assert (await world.ask("two")).text == "two"
+
+
+async def test_bootstrap_hooks_add_to_the_system_prompt_once_for_a_profile(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    heard: list[AgentBootstrap] = []
+
+    async def add(event: AgentBootstrap) -> str:
+        heard.append(event)
+        return "Mind the gap."
+
+    async with open_world(tmp_path, hooks={"agent:bootstrap": (add,)}) as world:
+        for session in ("alice", "bob"):
+            await world.ask("one", session)
+        profile = await world.gateway.shelf.get("main", "default")
+        assert "Mind the gap." in "\n".join(profile.hard_args)
+        assert [(event.agent, event.role, event.workspace) for event in heard] == [("main", "default", profile.cwd)]
+
+
+async def test_a_profile_of_the_old_settings_is_not_kept_when_they_change_while_it_is_built(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    going = trio.Event()
+
+    async def slow(_: AgentBootstrap) -> None:
+        await going.wait()
+
+    async with open_world(tmp_path, hooks={"agent:bootstrap": (slow,)}) as world:
+        run = await world.begin("one", agent="ops")
+        parts = world.gateway.shelf.parts
+        changed = ProfilesSettings(agents={"ops": AgentSettings(append_system_prompt="New words.")})
+        world.gateway.shelf.reconfigure(msgspec.structs.replace(parts, profiles=changed))
+        going.set()
+        await run.wait()
+        profile = await world.gateway.shelf.get("ops", "default")
+        assert "New words." in "\n".join(profile.hard_args)
