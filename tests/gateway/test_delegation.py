@@ -1,0 +1,78 @@
+"""Delegation: a task in a session of its own, whose outcome is told; bounded in depth and in number."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from errors import NestedSaturated, UsageError
+from tests.gateway.world import World, open_world
+
+
+async def delegate(world: World, task: str, session: str = "alice", **params: Any) -> dict[str, Any]:
+    with trio.fail_after(60):
+        answer: dict[str, Any] = await world.call("delegate", session=session, agent="main", task=task, **params)
+    return answer
+
+
+async def test_a_task_is_done_in_a_session_of_its_own_and_its_outcome_told_to_both(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        outcome = await delegate(world, "say it is done")
+        assert (outcome["status"], outcome["text"]) == ("ok", "it is done")
+        assert outcome["session"].startswith("subagent:")
+        (told,) = await world.events("delegate_done")
+        assert (told["session"], told["channel"]) == ("alice", "monitor")
+        assert told["data"] == {name: outcome[name] for name in ("run_id", "session", "status", "text")}
+
+
+async def test_who_does_not_wait_is_told_the_run_at_once_and_the_outcome_as_an_event(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        accepted = await delegate(world, "hang", mode="async")
+        assert accepted["status"] == "accepted"
+        assert await world.events("delegate_done") == []
+        world.launcher.running("hang").finish("late")
+        (told,) = await world.events("delegate_done")
+        assert (told["data"]["run_id"], told["data"]["text"]) == (accepted["run_id"], "late")
+
+
+async def test_a_delegated_task_may_delegate_only_so_deep(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, workers=4, delegate_depth=2) as world:
+        first = await delegate(world, "hang 1", mode="async")
+        second = await delegate(world, "hang 2", session=first["session"], mode="async")
+        with pytest.raises(NestedSaturated, match=r"3 delegations deep, the limit is 2 \(gateway\.delegate_depth\)"):
+            await delegate(world, "hang 3", session=second["session"], mode="async")
+        assert (await delegate(world, "say beside it"))["text"] == "beside it"
+
+
+async def test_a_session_has_only_so_many_tasks_at_once_and_one_that_ended_or_was_refused_makes_room(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, delegate_fan_out=1) as world:
+        with pytest.raises(UsageError, match="nobody"):
+            await world.call("delegate", session="alice", agent="nobody", task="say it")
+        await delegate(world, "hang", mode="async")
+        with pytest.raises(NestedSaturated, match=r"1 delegated tasks .* \(gateway\.delegate_fan_out\)") as refused:
+            await delegate(world, "say it")
+        assert refused.value.retry_after is not None
+        assert (await delegate(world, "say another's", session="bob"))["text"] == "another's"
+        await world.events()
+        world.launcher.running("hang").finish()
+        assert len(await world.events("delegate_done")) == 1
+        assert (await delegate(world, "say it"))["text"] == "it"
+
+
+async def test_a_task_whose_giver_holds_the_only_worker_is_refused_at_once_instead_of_waiting_for_itself(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, workers=1) as world:
+        await world.begin("hang")
+        started = trio.current_time()
+        outcome = await delegate(world, "say it")
+        assert (outcome["status"], outcome["error"]["code"]) == ("error", "nested_saturated")
+        assert trio.current_time() == started
