@@ -1,7 +1,7 @@
 """What waits to be written: batches in the order of their making, bounded in bytes. Pure; the writer holds a lock."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from store.records import EventRow, RunKey, RunRow, SessionRow
@@ -113,6 +113,7 @@ class Backlog:
         self._limit = limit
         self._waiting: deque[Batch] = deque()
         self._taken: Batch | None = None
+        self._is_grouping = False
 
     # --- what is asked for ------------------------------------------------------------------------------------------
 
@@ -144,6 +145,15 @@ class Backlog:
         """Make durable that every seq up to this one may have been given out."""
         self._open_batch().reserved = seq
         self._added(0)
+
+    def put_together(self, changes: Iterable[Callable[["Backlog"], None]]) -> None:
+        """Several changes that go into one transaction, however large it becomes."""
+        self._is_grouping = True
+        try:
+            for change in changes:
+                change(self)
+        finally:
+            self._is_grouping = False
 
     # --- the writer's side ------------------------------------------------------------------------------------------
 
@@ -202,7 +212,7 @@ class Backlog:
         return batch
 
     def _open_batch(self) -> Batch:
-        if not self._waiting or self._waiting[-1].cost >= _BATCH_BYTES:
+        if not self._waiting or (self._waiting[-1].cost >= _BATCH_BYTES and not self._is_grouping):
             self._waiting.append(Batch())
         return self._waiting[-1]
 

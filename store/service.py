@@ -3,14 +3,15 @@
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from store.backlog import Backlog
 from store.database import Connect, connect_to
 from store.failures import StoreUnusable
 from store.opening import SEQ_BLOCK, Opened, open_database
@@ -52,6 +53,7 @@ class Store:
         self._connect = connect
         self._tell = on_trouble
         self._reserved = opened.reserved
+        self._group: list[Callable[[Backlog], None]] | None = None
         self._changed = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         self._readers = trio.CapacityLimiter(_READS_AT_ONCE)
@@ -64,25 +66,25 @@ class Store:
 
     def put_session(self, row: SessionRow) -> None:
         """Insert the session, or replace the row of its key."""
-        self._writer.put(lambda backlog: backlog.put_session(row))
+        self._put(lambda backlog: backlog.put_session(row))
 
     def delete_session(self, key: str) -> None:
         """Forget the session, if there is one of that key. Its runs and events stay."""
-        self._writer.put(lambda backlog: backlog.delete_session(key))
+        self._put(lambda backlog: backlog.delete_session(key))
 
     def put_run(self, row: RunRow) -> None:
         """Insert the run, or replace its row, which keeps its place in the order of acceptance."""
-        self._writer.put(lambda backlog: backlog.put_run(row))
+        self._put(lambda backlog: backlog.put_run(row))
 
     def delete_runs(self, runs: Iterable[RunKey]) -> None:
         """Forget runs."""
         keys = list(runs)
-        self._writer.put(lambda backlog: backlog.delete_runs(keys))
+        self._put(lambda backlog: backlog.delete_runs(keys))
 
     def put_events(self, rows: Iterable[EventRow]) -> None:
         """Add events, each with a seq of its own, in any order."""
         events = list(rows)
-        self._writer.put(lambda backlog: backlog.put_events(events))
+        self._put(lambda backlog: backlog.put_events(events))
 
     def note_seq(self, seq: int) -> None:
         """Tell the highest seq given out so far, so that a reservation is durable ahead of it.
@@ -91,7 +93,26 @@ class Store:
         """
         if seq + SEQ_BLOCK // 2 > self._reserved:
             self._reserved = reserved = seq + 2 * SEQ_BLOCK - seq % SEQ_BLOCK
-            self._writer.put(lambda backlog: backlog.reserve(reserved))
+            self._put(lambda backlog: backlog.reserve(reserved))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is put inside becomes durable in one step or not at all. Nothing is awaited inside."""
+        if self._group is not None:
+            yield
+            return
+        group = self._group = []
+        try:
+            yield
+        finally:
+            self._group = None
+            self._writer.put(lambda backlog: backlog.put_together(group))
+
+    def _put(self, change: Callable[[Backlog], None]) -> None:
+        if self._group is None:
+            self._writer.put(change)
+        else:
+            self._group.append(change)
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 
