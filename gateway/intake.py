@@ -249,8 +249,7 @@ class Intake:
             error = exc if isinstance(exc, PoolError) else RunAborted("whoever gave the command has left")
             run.settle(outcome_of_error(run, error, ended_at=self._ledger.now()))  # for those who share its key
             raise
-        self._ledger.announce(run)
-        await self._settle(run, reply)
+        await self._conclude(run, reply)
         return run
 
     async def _dropped(self, message: AgentRequest, address: Address, principal: str) -> Run:
@@ -258,14 +257,13 @@ class Intake:
         request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
         run, is_new = self._ledger.accept(request, _body(request, message.text))
         if is_new:
-            self._ledger.announce(run)
-            await self._settle(run, "", silent=True)
+            await self._conclude(run, "", silent=True)
         await self._ledger.settled(run)
         return run
 
-    async def _settle(self, run: Run, reply: str, *, silent: bool = False) -> None:
+    async def _conclude(self, run: Run, reply: str, *, silent: bool = False) -> None:
         outcome = _said(run, reply, self._ledger.now(), silent=silent)
-        await self._ledger.release([(run, outcome)], self._ledger.end(run, outcome))
+        await self._ledger.release([(run, outcome)], self._ledger.conclude(run, outcome))
 
 
 def _body(request: RunRequest, said: str) -> dict[str, object]:

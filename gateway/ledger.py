@@ -105,6 +105,15 @@ class Ledger:
         self._table.end(known, _encode(outcome), trio.current_time(), wall_now=self._clock())
         return self._step(run, "done", _done(outcome))
 
+    def conclude(self, run: Run, outcome: RunOutcome) -> int:
+        """Tell of a new run that has its outcome already: after a crash nobody takes it for one that is yet to be run.
+
+        Returns as ``end`` does.
+        """
+        with self._store.together():
+            self.announce(run)
+            return self.end(run, outcome)
+
     async def release(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
         """Once the ``done`` events up to ``seq`` are durable, wake who waits for the outcomes."""
         await self._bus.settled(seq)
