@@ -57,6 +57,23 @@ def test_much_is_cut_into_batches_in_the_order_in_which_it_came() -> None:
     assert [batch.sessions.rows["a"].updated_at for batch in batches] == [2.0, 4.0]
 
 
+def test_what_is_put_together_is_never_cut() -> None:
+    backlog = Backlog(10**9)
+    backlog.put_events([event(1, size=1_100_000)])
+    backlog.put_together(
+        [
+            lambda backlog: backlog.put_run(run("r", outcome=b"x" * 1_100_000)),
+            lambda backlog: backlog.put_events([event(2)]),
+        ]
+    )
+    backlog.put_events([event(3)])
+    batches = list(written(backlog))
+    (whole,) = (batch for batch in batches if batch.runs.rows)
+    assert 2 in [row.seq for row in whole.events]
+    assert [row.seq for batch in batches for row in batch.events] == [1, 2, 3]
+    assert len(batches) == 2
+
+
 def test_what_is_put_while_a_batch_is_being_written_is_another_one() -> None:
     backlog = Backlog(1000)
     backlog.put_events([event(1)])

@@ -46,6 +46,23 @@ async def test_the_next_life_has_what_this_one_left(path: Path) -> None:
         assert not hasattr(store, "loaded")
 
 
+async def test_what_is_put_together_is_one_commit_and_keeps_its_order_among_the_rest(path: Path, disk: Disk) -> None:
+    async with a_store(path, disk=disk) as store:
+        before = disk.commits
+        with store.together():
+            store.put_run(run("r"))
+            await trio.to_thread.run_sync(lambda: None)  # nobody may; the writer would have had its chance
+            with store.together():
+                store.put_events([event(1)])
+            assert store.statistics().rows_waiting == 0
+            store.note_seq(100_000)
+        store.put_run(run("r", body_hash="after"))
+        assert await store.flush()
+        assert table(path, "SELECT body_hash FROM runs") == [("after",)]
+        assert stored(path) == [1]
+        assert disk.commits - before <= 2
+
+
 async def test_flushing_with_nothing_to_write_asks_nothing_of_the_disk(path: Path, disk: Disk) -> None:
     async with a_store(path, disk=disk) as store:
         store.put_events([event(1)])
