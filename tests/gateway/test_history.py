@@ -1,0 +1,47 @@
+"""What was said, read from transcripts: only the latest, whatever state the file is in."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from errors import UsageError
+from gateway import history
+from gateway.history import read_history
+
+
+def written(path: Path, *texts: str, more: bytes = b"") -> str:
+    """A transcript with a header, these messages, and whatever follows."""
+    lines = [{"type": "session", "id": "x"}, *({"type": "message", "message": {"text": text}} for text in texts)]
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines) + more)
+    return str(path)
+
+
+async def test_the_latest_messages_come_oldest_first(tmp_path: Path) -> None:
+    transcript = written(tmp_path / "t", "a", "b", "c")
+    assert await read_history(transcript, 2) == [{"text": "b"}, {"text": "c"}]
+    assert await read_history(transcript, 9) == [{"text": "a"}, {"text": "b"}, {"text": "c"}]
+
+
+async def test_a_torn_line_and_lines_that_are_no_messages_are_passed_over(tmp_path: Path) -> None:
+    transcript = written(tmp_path / "t", "a", more=b'[1]\n{"type":"message"}\n{"type":"message","message":{"te')
+    assert await read_history(transcript, 9) == [{"text": "a"}]
+
+
+async def test_before_the_first_answer_there_is_nothing(tmp_path: Path) -> None:
+    assert await read_history(str(tmp_path / "none"), 9) == []
+
+
+async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=str(tmp_path)):
+        await read_history(str(tmp_path), 9)
+
+
+async def test_of_a_long_transcript_only_the_end_is_read_from_a_whole_line_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = b'what no agent writes {"type":"message","message":{"text":"half a line that reads like one"}}\n'
+    last = b'{"type":"message","message":{"text":"last"}}\n'
+    transcript = written(tmp_path / "t", "first", more=odd + last)
+    monkeypatch.setattr(history, "_MAX_BYTES", len(odd) - odd.index(b"{") + len(last))
+    assert await read_history(transcript, 9) == [{"text": "last"}]
