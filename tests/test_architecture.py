@@ -48,7 +48,7 @@ WITHOUT_A_CLOCK = (
 STANDARD_LIBRARY_ONLY = ("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent")
 """Programs that must start fast, or must run whatever is installed."""
 
-PYTEST_MARKS = {"parametrize", "skip", "skipif", "xfail", "usefixtures", "filterwarnings", "trio"}
+PYTEST_MARKS = {"parametrize", "skip", "skipif", "xfail", "usefixtures", "filterwarnings", "trio", "timeout"}
 
 
 def project() -> dict[str, Any]:
