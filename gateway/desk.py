@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 import trio
 
-from errors import AcquireTimeout, InternalError
+from errors import AcquireTimeout, InternalError, PoolSaturated
 from gateway.events import EventBus, TextKind
 from gateway.events.translate import Single, Step, TextPieces
 from gateway.ledger import Ledger
@@ -17,7 +17,7 @@ from gateway.permissions import Permissions
 from gateway.profile_shelf import ProfileShelf
 from gateway.replies import Reply, ReplyShaper, ReplyStyle, finished
 from gateway.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
-from gateway.session_book import SessionStatus
+from gateway.session_book import SessionEntry, SessionStatus
 from gateway.sessions import Sessions
 from gateway.turn import Turn, TurnReport
 from pool import Lease, Pool
@@ -163,11 +163,20 @@ class Desk:
 
     def began(self, turn: Turn) -> None:
         """The session is in its turn."""
-        entry = self._sessions.get(turn.session)
+        entry = self._sessions.get(turn.session) or self._anew(turn.leader.request)
         if entry is not None:
             turn.style = ReplyStyle(verbose=entry.verbose, reasoning=entry.reasoning)
             turn.shaper = ReplyShaper(turn.style)
         self._sessions.set_status(turn.session, SessionStatus.WORKING, "run started")
+
+    def _anew(self, request: RunRequest) -> SessionEntry | None:
+        """The session was deleted, or forgotten, while the message waited; None where there is no room for it."""
+        try:
+            return self._sessions.use(
+                request.session, request.agent, request.role, source=request.source, run=request.run_id
+            )
+        except PoolSaturated:
+            return None
 
     def ended(self, turn: Turn, report: TurnReport) -> None:
         """The session's turn is over, however it ended."""

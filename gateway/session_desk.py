@@ -160,7 +160,7 @@ class SessionDesk:
     async def delete(self, key: str) -> str | None:
         """Forget a session with its conversation; returns the file that was removed.
 
-        A transcript outside the data directory is the agent's own affair and stays.
+        A transcript that does not lie where the supervisor keeps them is the agent's own affair and stays.
         """
         entry = self._known(key)
         self._stop(entry.key)
@@ -169,9 +169,9 @@ class SessionDesk:
             self._sessions.forget(entry.key)
         self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": transcript})
         await self._tell_end(entry, "deleted", transcript)
-        if transcript is None or not Path(transcript).is_relative_to(self._data_dir):
+        if transcript is None:
             return None
-        return await trio.to_thread.run_sync(_remove, transcript)
+        return await trio.to_thread.run_sync(_remove, transcript, self._data_dir / "sessions")
 
     def compact(self, session: str, instructions: str | None) -> None:
         """See ``SessionActions.compact``."""
@@ -207,9 +207,12 @@ class SessionDesk:
             )
 
 
-def _remove(path: str) -> str | None:
+def _remove(path: str, ours: Path) -> str | None:
+    """Remove a file whose name a worker has told, where it really lies among ours; a link in it leads nowhere else."""
     try:
+        if not Path(path).resolve(strict=True).is_relative_to(ours.resolve()):
+            return None
         os.unlink(path)  # noqa: PTH108  # a thread's work, on the string as the worker gave it
-    except FileNotFoundError:
+    except (OSError, ValueError):  # it is not there, or cannot be removed: it is not said to be
         return None
     return path

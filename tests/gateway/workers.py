@@ -1,5 +1,6 @@
 """Workers of memory that do what a gateway's tests need: talk slowly, take steers, ask people, refuse, break."""
 
+from pathlib import Path
 from typing import Any, cast
 
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker
@@ -162,6 +163,17 @@ class GatewayWorker(MemoryWorker):
             return None
         return {"compacted": True}
 
+    def new_session(self, request: dict[str, Any]) -> dict[str, Any]:
+        state = super().new_session(request)
+        if self.home.directory is None:
+            return state
+        file = self.home.directory / f"{len(self.launcher.transcripts)}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+        self.file = str(file)
+        self.launcher.transcripts[self.file] = []
+        return self.state()
+
     def set_thinking(self, request: dict[str, Any]) -> dict[str, Any]:
         self.thinking = request["params"]["level"]
         return {}
@@ -170,7 +182,7 @@ class GatewayWorker(MemoryWorker):
 class GatewayLauncher(MemoryLauncher):
     """``requests``: every request that any worker has answered or left, as ``(method, params)``.
 
-    ``slow``: every prompt is a ``hang``, whatever it says.
+    ``slow``: every prompt is a ``hang``, whatever it says. ``directory``: where transcripts become files.
     """
 
     kind = GatewayWorker
@@ -180,6 +192,7 @@ class GatewayLauncher(MemoryLauncher):
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.cannot_compact = False
         self.slow = False
+        self.directory: Path | None = None
 
     @property
     def workers(self) -> list[GatewayWorker]:

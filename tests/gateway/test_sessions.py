@@ -1,0 +1,326 @@
+"""Sessions as front ends see and change them: lists, states as events, new conversations, deletion, what was said."""
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from errors import UsageError
+from gateway.history import read_history
+from gateway.hooks import SessionLife
+from tests.gateway.world import WholeStore, World, open_world, telegram
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_list_has_every_session_the_one_used_last_first(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        for session in ("alice", "bob", "alice"):
+            await world.ask("hello", session)
+            await trio.sleep(1)
+        views = await world.call("sessions.list")
+        assert [(view["key"], view["created_at"], view["updated_at"]) for view in views] == [
+            ("alice", 1_000_000, 1_000_002),
+            ("bob", 1_000_001, 1_000_001),
+        ]
+
+
+async def test_a_session_shows_what_it_is_doing(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang", source=telegram(), run="k1")
+        await world.begin("say later", "agent:main:main", run="k2", queue="followup")
+        busy = await world.call("sessions.get", session="agent:main:main")
+        assert {name: busy[name] for name in ("state", "worker", "turn", "waiting", "last_run", "channel")} == {
+            "state": "WORKING",
+            "worker": "w1",
+            "turn": "t1",
+            "waiting": 1,
+            "last_run": "k2",
+            "channel": "telegram",
+        }
+        world.launcher.running("hang").finish()
+        await world.run("k2").wait()
+        free = await world.call("sessions.get", session="agent:main:main")
+        assert {name: free[name] for name in ("state", "worker", "turn", "waiting", "transcript")} == {
+            "state": "READY",
+            "worker": None,
+            "turn": None,
+            "waiting": 0,
+            "transcript": "/t/0",
+        }
+
+
+async def test_a_session_shows_the_calls_that_await_approval(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("ask")
+        view = await world.call("sessions.get", session="alice")
+        assert view["state"] == "PAUSED"
+        [call] = view["pending_permissions"]
+        assert (call["id"], call["name"], call["input_preview"]) == ("c1", "bash", "rm -rf")
+        await world.call("decide", call_id="c1", decision="deny")
+        await wait_all_tasks_blocked()
+        assert (await world.call("sessions.get", session="alice"))["pending_permissions"] == []
+
+
+@pytest.mark.parametrize("method", ["sessions.get", "sessions.reset", "sessions.delete", "sessions.history"])
+async def test_an_unknown_session_is_an_error_and_is_not_made(tmp_path: Path, method: str) -> None:
+    async with open_world(tmp_path) as world:
+        with pytest.raises(UsageError, match="there is no session 'nobody'"):
+            await world.call(method, session="nobody")
+        with pytest.raises(UsageError, match="no session key"):
+            await world.call(method, session="agent:")
+        assert await world.call("sessions.list") == []
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+async def _states(world: World) -> list[tuple[str, str, str]]:
+    events = await world.events("state_changed")
+    assert {event["channel"] for event in events} <= {"monitor"}
+    return [(event["data"]["from"], event["data"]["to"], event["data"]["reason"]) for event in events]
+
+
+async def test_every_change_of_state_is_told_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("ask")
+        await world.call("decide", call_id="c1", decision="allow")
+        assert await _states(world) == [
+            ("READY", "WORKING", "run started"),
+            ("WORKING", "PAUSED", "awaiting a person's answer"),
+            ("PAUSED", "WORKING", "answered"),
+            ("WORKING", "READY", "run completed"),
+        ]
+
+
+async def test_a_failure_is_the_reason_of_its_change(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("die")
+        await world.begin("ask")
+        await world.call("abort", session="alice")
+        assert await _states(world) == [
+            ("READY", "WORKING", "run started"),
+            ("WORKING", "READY", "run ended: worker_exited"),
+            ("READY", "WORKING", "run started"),
+            ("WORKING", "PAUSED", "awaiting a person's answer"),
+            ("PAUSED", "WORKING", "answered"),
+            ("WORKING", "READY", "run ended: aborted"),
+        ]
+
+
+async def test_a_session_is_ready_again_before_its_last_run_is_told(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("hang")
+        states: list[str] = []
+
+        async def follow() -> None:
+            await run.wait()
+            states.append(world.state())
+
+        world.nursery.start_soon(follow)
+        await wait_all_tasks_blocked()
+        world.launcher.running("hang").finish()
+        await wait_all_tasks_blocked()
+        assert states == ["READY"]
+
+
+# --- new conversations ------------------------------------------------------------------------------------------------
+
+
+async def test_reset_begins_anew_and_keeps_the_session_as_it_is_set(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("/queue collect")
+        await world.ask("one", agent="ops")
+        assert await world.call("sessions.reset", session="alice") == {"session": "alice", "reset": True}
+        view = await world.call("sessions.get", session="alice")
+        assert [view[name] for name in ("transcript", "agent", "queue_mode")] == [None, "ops", "collect"]
+        assert (await world.ask("two")).text == "two"
+        assert world.launcher.transcripts["/t/0"] == ["one"]
+
+
+async def test_a_reset_outlives_a_crash(tmp_path: Path, autojump_clock: MockClock) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store) as world:
+        await world.ask("one")
+        await world.ask("/new")
+        left = store.after_a_crash()
+    async with open_world(tmp_path, store=left) as world:
+        assert (await world.ask("two")).text == "two"
+
+
+async def test_what_comes_while_a_reset_waits_for_the_turn_is_of_the_new_conversation(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one")
+        await world.begin("stubborn", timeout=30)
+        world.nursery.start_soon(lambda: world.call("sessions.reset", session="alice"))
+        await wait_all_tasks_blocked()
+        urgent = await world.ask("two", priority=1000)
+        assert urgent.text == "two"
+
+
+async def test_reset_waits_for_whoever_holds_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        hold = await world.call("acquire", session="alice")
+        done = trio.Event()
+
+        async def reset() -> None:
+            await world.call("sessions.reset", session="alice")
+            done.set()
+
+        world.nursery.start_soon(reset)
+        await wait_all_tasks_blocked()
+        assert not done.is_set()
+        await world.call("release", hold=hold["hold"])
+        await wait_all_tasks_blocked()
+        assert done.is_set()
+
+
+# --- deletion ---------------------------------------------------------------------------------------------------------
+
+
+async def test_deleting_a_session_removes_its_transcript_and_ends_what_runs(tmp_path: Path) -> None:
+    heard: list[SessionLife] = []
+
+    async def listen(life: SessionLife) -> None:
+        heard.append(life)
+
+    store = WholeStore()
+    async with open_world(tmp_path, store=store, hooks={"session:end": (listen,)}) as world:
+        world.launcher.directory = tmp_path / "sessions"
+        run = await world.begin("hang")
+        waiting = await world.begin("say more", queue="followup")
+        [file] = world.launcher.directory.iterdir()
+        answer = await world.call("sessions.delete", session="alice")
+        assert answer == {"session": "alice", "deleted": True, "removed": str(file)}
+        assert not file.exists()
+        assert [(await one.wait()).reason for one in (run, waiting)] == ["interrupted"] * 2
+        assert (await world.call("sessions.list"), store.sessions) == ([], {})
+        assert [life.reason for life in heard] == ["deleted"]
+        [deleted] = await world.events("session_deleted")
+        assert deleted["data"] == {"transcript": str(file)}
+        assert (await world.ask("two")).text == "two"
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "data", "data/sessions/../elsewhere", "data/sessions/link"])
+async def test_a_transcript_that_lies_elsewhere_is_the_agents_own_affair_and_stays(tmp_path: Path, place: str) -> None:
+    (tmp_path / "data" / "sessions").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data" / "sessions" / "link").symlink_to(tmp_path / "elsewhere")
+    async with open_world(tmp_path / "data") as world:
+        world.launcher.directory = tmp_path / place
+        await world.ask("one")
+        assert (await world.call("sessions.delete", session="alice"))["removed"] is None
+        assert len(list(world.launcher.directory.iterdir())) == 1
+
+
+async def test_a_transcript_that_is_gone_already_is_not_said_to_be_removed(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        world.launcher.directory = tmp_path / "sessions"
+        await world.ask("one")
+        for file in world.launcher.directory.iterdir():
+            file.unlink()
+        assert (await world.call("sessions.delete", session="alice"))["removed"] is None
+        assert await world.call("sessions.list") == []
+
+
+async def test_a_session_without_a_file_can_be_deleted(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("/status")
+        assert (await world.call("sessions.delete", session="alice"))["removed"] is None
+
+
+async def test_a_message_that_comes_while_its_session_is_deleted_makes_it_anew(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one")
+        await world.begin("stubborn")
+        world.nursery.start_soon(lambda: world.call("sessions.delete", session="alice"))
+        await wait_all_tasks_blocked()
+        outcome = await world.ask("two", agent="ops")
+        assert outcome.text == "two"
+        view = await world.call("sessions.get", session="alice")
+        assert (view["agent"], view["transcript"]) == ("ops", "/t/1")
+        world.assert_at_rest()
+
+
+# --- what was said ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_history_is_the_latest_messages_oldest_first(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        world.launcher.directory = tmp_path
+        await world.ask("one")
+        messages = [{"type": "message", "message": {"role": "user", "text": str(number)}} for number in range(5)]
+        lines = [{"type": "session", "id": "s"}, *messages, {"type": "compaction"}, {"type": "message"}]
+        [transcript] = tmp_path.glob("*.jsonl")
+        transcript.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type": "message", "mess')
+        history = await world.call("sessions.history", session="alice", limit=2)
+        assert [message["text"] for message in history["messages"]] == ["3", "4"]
+        assert len((await world.call("sessions.history", session="alice"))["messages"]) == 5
+
+
+async def test_a_session_without_a_conversation_has_no_history(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("/status")
+        assert (await world.call("sessions.history", session="alice"))["messages"] == []
+
+
+async def test_a_transcript_that_is_not_there_yet_is_empty_and_one_that_cannot_be_read_an_error(tmp_path: Path) -> None:
+    assert await read_history(str(tmp_path / "none.jsonl"), 5) == []
+    with pytest.raises(UsageError, match="cannot be read"):
+        await read_history(str(tmp_path), 5)
+    with pytest.raises(UsageError, match="cannot be read"):
+        await read_history("a\0b", 5)
+
+
+async def test_of_a_long_transcript_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.history._MAX_BYTES", 200)
+    file = tmp_path / "long.jsonl"
+    file.write_text("".join(json.dumps({"type": "message", "message": {"n": n}}) + "\n" for n in range(100)))
+    messages = await read_history(str(file), 100)
+    assert messages[-1] == {"n": 99}
+    assert [message["n"] for message in messages] == list(range(100 - len(messages), 100))
+    assert 3 <= len(messages) <= 5
+
+
+# --- over restarts ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_pool_knows_the_transcripts_of_sessions_that_an_earlier_life_has_left(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store) as world:
+        await world.ask("one")
+        launcher = world.launcher
+    async with open_world(tmp_path, store=store.after_a_stop(), launcher=launcher) as world:
+        assert world.gateway.pool.transcript_of("alice") == "/t/0"
+        assert (await world.call("sessions.get", session="alice"))["transcript"] == "/t/0"
+        assert (await world.ask("two")).text == "one|two"
+
+
+async def test_sessions_beyond_the_limit_are_forgotten_in_the_store_too(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store, sessions=2) as world:
+        for session in ("alice", "bob", "carol"):
+            await world.ask("hello", session)
+        assert set(store.sessions) == {"bob", "carol"}
+
+
+async def test_a_message_whose_session_was_forgotten_while_it_waited_is_answered_all_the_same(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, sessions=1) as world:
+        hold = await world.call("acquire", session="alice")
+        run = await world.begin("say still here")
+        await world.begin("hang", "bob")
+        assert [view["key"] for view in await world.call("sessions.list")] == ["bob"]
+        await world.call("release", hold=hold["hold"])
+        assert (await run.wait()).text == "still here"
