@@ -30,10 +30,10 @@ _LIFE_SECONDS = 25.0
 
 
 class Moment(NamedTuple):
-    """When a supervisor dies: ``count`` seconds after the load began, or at the count-th sign that is seen of it."""
+    """When a supervisor dies: ``at`` seconds after the load began, or with the ``at``-th sign that is seen of it."""
 
     sign: str
-    count: float
+    at: float
 
 
 def moments_of(seed: int) -> list[Moment]:
@@ -74,7 +74,7 @@ class _Victim:
                 for sender in range(_SENDERS):
                     nursery.start_soon(self._send, client, messages[sender::_SENDERS])
                 if moment.sign == "seconds":
-                    await trio.sleep(moment.count)  # the moment itself, not a wait for anything
+                    await trio.sleep(moment.at)  # the moment itself, not a wait for anything
                     supervisor.signal(signal.SIGKILL)
             await client.ended.wait()
             self._moment = None
@@ -115,7 +115,7 @@ class _Victim:
     def _notice(self, sign: str) -> None:
         """Kill at once: whatever the supervisor would do next must not happen."""
         self._signs[sign] += 1
-        if (sign, self._signs[sign]) == self._moment:
+        if self._moment == Moment(sign, self._signs[sign]):
             os.kill(self.lives.all[-1].process.pid, signal.SIGKILL)
 
 
