@@ -74,7 +74,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``prompt``: accept a run and follow it to its end. ``hold``: on the worker that this connection holds."""
+    """``prompt``: accept a run and follow it to its end. ``hold``: on the worker of a hold of the same principal."""
 
     hold: Key | None = None
 
@@ -130,7 +130,7 @@ class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``unsubscribe``: end a subscription of this connection."""
+    """``unsubscribe``: end a subscription of the same principal."""
 
     subscription: Key
 

@@ -41,11 +41,6 @@ class SubscriptionMethods:
         self._open: dict[str, _Subscription] = {}
 
     @property
-    def count(self) -> int:
-        """Subscriptions that are served now."""
-        return len(self._open)
-
-    @property
     def attended(self) -> bool:
         """Whether somebody hears of questions to a person."""
         return any(Channel.CONTROL in subscription.channels for subscription in self._open.values())
