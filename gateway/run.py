@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import trio
 
-from errors import PoolError, RunInterrupted, error_from_wire
+from errors import PoolError, RunInterrupted
 from gateway.media import Media
 from gateway.settings import QueueMode
 from router.source import MessageSource
@@ -81,11 +81,6 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: TokenUsage | None = None
     media: list[Media] = []
     silent: bool = False
-
-    def raise_error(self) -> None:
-        """Raise what the run failed with, as the class of PoolError it was; nothing where it did not fail."""
-        if self.error is not None:
-            raise error_from_wire(self.error.code, self.error.message, self.error.data)
 
 
 class Run:
