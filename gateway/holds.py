@@ -69,7 +69,7 @@ class Holds:
     def find(self, hold_id: str, principal: str) -> Hold:
         """A caller's own hold. Raises UsageError."""
         hold = self._holds.get(hold_id)
-        if hold is None or hold.principal != principal or hold.lease is None:
+        if hold is None or hold.principal != principal or hold.lease is None or hold.given_back.is_set():
             raise UsageError(f"there is no hold {hold_id!r}; it was given back, or its connection has ended")
         return hold
 

@@ -164,9 +164,8 @@ class GatewayWorker(MemoryWorker):
         return {"compacted": True}
 
     def new_session(self, request: dict[str, Any]) -> dict[str, Any]:
-        state = super().new_session(request)
         if self.home.directory is None:
-            return state
+            return super().new_session(request)
         file = self.home.directory / f"{len(self.launcher.transcripts)}.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("")
