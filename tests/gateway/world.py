@@ -143,7 +143,7 @@ class World:
     async def call(self, method: str, caller: RecordingCaller | None = None, /, **params: Any) -> Any:
         """What a front end is answered."""
         raw = msgspec.Raw(msgspec.json.encode(params))
-        return msgspec.to_builtins(await self.handlers.call(method, raw, caller or self.caller))
+        return msgspec.json.decode(msgspec.json.encode(await self.handlers.call(method, raw, caller or self.caller)))
 
     async def send(self, text: str, session: str | None = "alice", **params: Any) -> Run:
         """Have a message accepted; the run, whatever has become of it."""

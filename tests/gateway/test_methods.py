@@ -1,0 +1,224 @@
+"""The method table: every method is there, takes what it should and nothing else, and says what was wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from errors import PoolError, UsageError
+from tests.gateway.world import World, open_world
+
+GOOD: dict[str, dict[str, Any]] = {
+    "ping": {},
+    "status": {},
+    "agent": {"text": "hello", "session": "alice"},
+    "agent.wait": {"run_id": "k1"},
+    "prompt": {"text": "hello", "session": "alice"},
+    "steer": {"session": "alice", "text": "left"},
+    "abort": {"session": "alice"},
+    "acquire": {"session": "bob"},
+    "release": {"hold": "h1"},
+    "subscribe": {},
+    "unsubscribe": {"subscription": "s1"},
+    "decide": {"call_id": "c1", "decision": "allow"},
+    "ui.respond": {"session": "alice", "id": "d1", "value": "x"},
+    "sessions.list": {},
+    "sessions.get": {"session": "alice"},
+    "sessions.reset": {"session": "alice"},
+    "sessions.delete": {"session": "alice"},
+    "sessions.history": {"session": "alice"},
+    "workers.list": {},
+    "workers.stop": {"worker": "w1"},
+    "workers.recycle": {"worker": "w1"},
+    "waiting.list": {},
+    "explain": {},
+    "route": {"source": {"channel": "telegram", "chat_type": "dm", "chat_id": "7", "sender_id": "7"}},
+    "process": {"session": "alice", "action": "list"},
+    "delegate": {"session": "alice", "agent": "ops", "task": "say it"},
+    "pause": {},
+    "resume": {},
+    "drain": {},
+    "reload": {},
+    "shutdown": {},
+}
+"""The least that each method needs."""
+
+WRONG: dict[str, list[dict[str, Any]]] = {
+    "agent": [
+        *({"text": 5}, {"session": ""}, {"session": "x" * 513}, {"run": ""}, {"run": "x" * 129}),
+        *({"priority": 1001}, {"priority": 1.5}, {"timeout": -1}, {"queue": "sideways"}, {"lane": ""}, {"agent": ""}),
+        *({"images": [{"data": "AA=="}] * 33}, {"images": [{}]}, {"source": {"channel": "telegram"}}, {"hold": "h1"}),
+    ],
+    "agent.wait": [{"timeout_ms": -1}, {"timeout_ms": 86_400_001}, {"timeout_ms": "1"}, {"run_id": ""}],
+    "prompt": [{"hold": ""}, {"text": None}],
+    "steer": [{"text": None}],
+    "abort": [{"clear": "yes"}, {"run": ""}],
+    "acquire": [{"priority": -1001}, {"timeout": "5s"}, {"spawn": 1}],
+    "subscribe": [{"since": -1}, {"channels": ["gossip"]}, {"channels": ["monitor"] * 4}, {"kinds": ["x"] * 65}],
+    "decide": [{"decision": "perhaps"}, {"note": "x" * 10_001}],
+    "ui.respond": [{"confirmed": "yes"}],
+    "sessions.history": [{"limit": 0}, {"limit": 1001}],
+    "process": [{"action": "feed"}, {"params": []}],
+    "delegate": [{"mode": "later"}, {"agent": ""}, {"timeout": -0.1}],
+    "drain": [{"timeout": -1}],
+    "workers.stop": [{"worker": ""}],
+    "explain": [{"session": ""}],
+    "route": [{"text": 5}],
+}
+
+
+async def _raises(world: World, method: str, params: Any) -> str:
+    with pytest.raises(UsageError) as raised:
+        await world.handlers.call(method, msgspec.Raw(msgspec.json.encode(params)), world.caller)
+    return raised.value.message
+
+
+async def test_every_method_is_known_to_these_tests(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        assert set(world.handlers.methods) == set(GOOD)
+
+
+async def test_an_unknown_method_is_told_which_there_are(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        message = await _raises(world, "sessions.lst", {})
+        assert message.startswith("unknown method 'sessions.lst'; there are: ping, status, agent, ")
+        assert all(name in message for name in GOOD)
+
+
+@pytest.mark.parametrize("method", GOOD)
+async def test_an_unknown_field_is_named(tmp_path: Path, method: str) -> None:
+    async with open_world(tmp_path) as world:
+        message = await _raises(world, method, {**GOOD[method], "sesion": "alice"})
+        assert message.startswith(f"bad parameters for {method}: ")
+        assert "`sesion`" in message
+
+
+@pytest.mark.parametrize("method", GOOD)
+async def test_what_is_no_object_is_refused(tmp_path: Path, method: str) -> None:
+    async with open_world(tmp_path) as world:
+        wrong: list[Any] = [[], "text", 5, True]
+        for params in wrong:
+            assert await _raises(world, method, params) != ""
+        with pytest.raises(UsageError, match="bad parameters"):
+            await world.handlers.call(method, msgspec.Raw(b'{"text": "\xff"}'), world.caller)
+        with pytest.raises(UsageError, match="bad parameters"):
+            await world.handlers.call(method, msgspec.Raw(b'{"params":' + b"[" * 5000), world.caller)
+
+
+@pytest.mark.parametrize("method", [method for method, params in GOOD.items() if params])
+async def test_a_missing_field_is_named(tmp_path: Path, method: str) -> None:
+    async with open_world(tmp_path) as world:
+        for name in GOOD[method]:
+            if (method, name) in {("agent", "session"), ("prompt", "session"), ("ui.respond", "value")}:
+                continue  # may be left out, or another may stand for it
+            message = await _raises(world, method, {key: value for key, value in GOOD[method].items() if key != name})
+            assert f"`{name}`" in message
+
+
+@pytest.mark.parametrize(("method", "wrong"), [(method, wrong) for method, cases in WRONG.items() for wrong in cases])
+async def test_a_value_that_cannot_be_meant_is_named_with_its_place(
+    tmp_path: Path, method: str, wrong: dict[str, Any]
+) -> None:
+    async with open_world(tmp_path) as world:
+        message = await _raises(world, method, {**GOOD[method], **wrong})
+        [name] = wrong
+        assert name in message
+        assert len(message) < 500
+
+
+@pytest.mark.parametrize("params", [b"", b"null", b"{}"])
+async def test_parameters_may_be_left_out_where_none_are_needed(tmp_path: Path, params: bytes) -> None:
+    async with open_world(tmp_path) as world:
+        assert await world.handlers.call("ping", msgspec.Raw(params), world.caller) == {}
+
+
+async def test_every_result_is_json(tmp_path: Path, autojump_clock: MockClock) -> None:
+    last = ("sessions.delete", "drain", "shutdown")
+    async with open_world(tmp_path) as world:
+        await world.ask("hello", run="k1")
+        for method in [*(name for name in GOOD if name not in last), *last]:
+            try:
+                with trio.fail_after(100):
+                    result = await world.call(method, **GOOD[method])
+            except PoolError:
+                assert method in {
+                    "steer",
+                    "release",
+                    "unsubscribe",
+                    "decide",
+                    "workers.recycle",
+                    "ui.respond",
+                    "process",
+                }
+            else:
+                msgspec.json.encode(result)
+
+
+# --- the operator's ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_status_shows_everything_at_one_moment(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang")
+        await world.begin("say later", queue="followup")
+        status = await world.call("status")
+        assert (status["gateway"]["runs"], status["gateway"]["sessions"]) == (2, 1)
+        assert status["gateway"]["events"]["head"] == world.gateway.bus.head
+        assert status["supervisor"] == {"pid": 1}
+        [session] = status["sessions"]
+        assert (session["key"], session["waiting"]) == ("alice", 1)
+        [lane] = status["gateway"]["lanes"]["sessions"]
+        assert (lane["session"], lane["state"], lane["waiting"]) == ("alice", "running", 1)
+
+
+async def test_workers_can_be_listed_stopped_and_replaced(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one")
+        assert [worker["id"] for worker in await world.call("workers.list")] == ["w1"]
+        assert await world.call("workers.recycle", worker="w1") == {"worker": "w1", "recycling": True}
+        await wait_all_tasks_blocked()
+        assert (await world.ask("two")).worker == "w2"
+        assert await world.call("workers.stop", worker="w2") == {"worker": "w2", "stopping": True}
+        await wait_all_tasks_blocked()
+        assert world.launcher.stops == ["w1", "w2"]
+        with pytest.raises(UsageError, match="w2"):
+            await world.call("workers.stop", worker="w2")
+
+
+async def test_a_paused_pool_grants_nothing_until_it_goes_on(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        assert await world.call("pause") == {"paused": True}
+        run = await world.begin("hello")
+        [waiting] = await world.call("waiting.list")
+        assert waiting["session"] == "alice"
+        assert world.launcher.prompts == []
+        assert await world.call("resume") == {"paused": False}
+        assert (await run.wait()).text == "hello"
+        assert await world.call("waiting.list") == []
+
+
+async def test_a_drain_says_whether_everything_has_ended(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang")
+        assert await world.call("drain", timeout=5) == {"drained": False}
+        assert trio.current_time() == 5
+        world.launcher.running("hang").finish()
+        assert await world.call("drain") == {"drained": True}
+
+
+async def test_explain_is_for_a_session_or_for_an_agent(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one", agent="ops", role="writer")
+        own = await world.call("explain", session="alice")
+        assert (own["session"], own["profile"]["agent"], own["profile"]["role"]) == ("alice", "ops", "writer")
+        [worker] = own["workers"]
+        assert (worker["worker"], worker["level"], worker["difference"]) == ("w1", "bound", "")
+        other = await world.call("explain", session="alice", agent="main")
+        assert (other["profile"]["agent"], other["profile"]["role"]) == ("main", "default")
+        assert "writer" in other["workers"][0]["difference"]
+        unknown = await world.call("explain", session="bob")
+        assert (unknown["session"], unknown["profile"]["agent"]) == ("bob", "main")
+        assert await world.call("reload") == {"reloaded": True}

@@ -1,0 +1,175 @@
+"""What people decide and answer, and what they look at in a session: each finds the worker that the session has."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from errors import PoolError, UsageError, WorkerRefused
+from gateway.events.translate import Single
+from gateway.events.vocabulary import READERS
+from gateway.permissions import Permissions
+from tests.gateway.world import open_world
+from wire.messages import ToolCallView
+
+# --- approvals --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_decision_finds_the_session_by_the_call(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        first = await world.begin("ask c1", "alice")
+        second = await world.begin("ask c2", "bob")
+        answer = await world.call("decide", call_id="c2", decision="deny", note="not on a Friday")
+        assert answer == {"session": "bob", "call_id": "c2", "decision": "deny", "by": "uid:1000"}
+        assert (await second.wait()).text == "deny"
+        assert world.launcher.asked("decide") == [{"call_id": "c2", "decision": "deny", "note": "not on a Friday"}]
+        assert first.is_live
+        await world.call("decide", call_id="c1", decision="allow")
+        assert (await first.wait()).text == "allow"
+        assert world.launcher.asked("decide")[1] == {"call_id": "c1", "decision": "allow"}
+
+
+async def test_a_question_and_its_answer_are_control_events_of_the_run(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("ask", run="k1")
+        [asked] = await world.events("permission_required")
+        assert (asked["channel"], asked["run_id"], asked["data"]["call"]["id"]) == ("control", "k1", "c1")
+        await world.call("decide", call_id="c1", decision="deny", note="no")
+        [decided] = await world.events("permission_decided")
+        assert decided["data"] == {"call_id": "c1", "decision": "deny", "by": "a person", "note": "no"}
+
+
+async def test_the_same_call_in_two_sessions_needs_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        runs = [await world.begin("ask", session) for session in ("alice", "bob")]
+        with pytest.raises(UsageError, match="2 sessions have a call 'c1'"):
+            await world.call("decide", call_id="c1", decision="allow")
+        for session, run in zip(("alice", "bob"), runs, strict=True):
+            await world.call("decide", call_id="c1", decision="allow", session=session)
+            await run.wait()
+
+
+async def test_a_call_is_decided_once_and_not_after_its_turn(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        with pytest.raises(UsageError, match="no tool call 'c1' awaits approval"):
+            await world.call("decide", call_id="c1", decision="allow")
+        await world.begin("ask")
+        await world.call("decide", call_id="c1", decision="allow")
+        await wait_all_tasks_blocked()
+        await world.begin("ask c2")
+        await world.call("abort", session="alice")
+        await wait_all_tasks_blocked()
+        for call in ("c1", "c2"):
+            with pytest.raises(UsageError, match="its turn is over"):
+                await world.call("decide", call_id=call, decision="allow")
+
+
+async def test_the_status_has_every_call_that_awaits_approval(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("ask c1", "alice")
+        await world.begin("ask c2", "bob")
+        pending = (await world.call("status"))["gateway"]["permissions"]
+        assert [(one["session"], one["call"]["id"]) for one in pending] == [("alice", "c1"), ("bob", "c2")]
+
+
+def _event(name: str, **data: object) -> Single:
+    return READERS[name](msgspec.Raw(msgspec.json.encode(data)))
+
+
+def test_open_calls_are_those_asked_and_not_decided_in_the_order_of_the_questions() -> None:
+    permissions = Permissions()
+    for call in ("c1", "c2", "c3"):
+        permissions.note("alice", _event("permission_required", call={"id": call, "name": "bash"}))
+    permissions.note("alice", _event("permission_decided", call_id="c2", decision="allow"))
+    permissions.note("bob", _event("permission_decided", call_id="c1", decision="allow"))
+    permissions.note("alice", _event("tool", phase="end", call={"id": "c1", "name": "bash"}))
+    assert permissions.pending("alice") == [ToolCallView("c1", "bash"), ToolCallView("c3", "bash")]
+    assert (permissions.count, permissions.session_of("c3"), permissions.pending("bob")) == (2, "alice", [])
+    permissions.forget("alice")
+    permissions.forget("nobody")
+    assert (permissions.count, permissions.snapshot()) == (0, [])
+
+
+def test_a_worker_that_asks_without_end_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.permissions._MOST", 3)
+    permissions = Permissions()
+    for number in range(10):
+        permissions.note("alice", _event("permission_required", call={"id": str(number), "name": "bash"}))
+    assert permissions.count == 3
+
+
+# --- dialogs ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_to_a_dialog_goes_to_the_worker_that_asked(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("dialog")
+        [asked] = await world.events("ui_request")
+        assert (asked["channel"], asked["data"]["id"], asked["data"]["method"]) == ("control", "d1", "confirm")
+        assert world.state() == "PAUSED"
+        assert await world.call("ui.respond", session="alice", id="d1", confirmed=False) == {"resolved": True}
+        assert world.launcher.asked("ui_respond") == [{"id": "d1", "confirmed": False}]
+        assert (await run.wait()).text == "resolved"
+
+
+@pytest.mark.parametrize("answer", [{}, {"value": "x", "confirmed": True}, {"confirmed": True, "cancelled": False}])
+async def test_a_dialog_has_exactly_one_answer(tmp_path: Path, answer: dict[str, object]) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("dialog")
+        with pytest.raises(UsageError, match="exactly one"):
+            await world.call("ui.respond", session="alice", id="d1", **answer)
+        assert world.launcher.asked("ui_respond") == []
+
+
+# --- background processes ---------------------------------------------------------------------------------------------
+
+
+async def test_processes_are_those_of_the_sessions_own_worker_in_its_turn_and_after(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        for session in ("alice", "bob"):
+            await world.ask("hello", session)
+        [bobs] = [worker for worker in world.launcher.workers if worker.file == "/t/1"]
+        after = await world.call("process", session="bob", action="poll", params={"id": "p1", "action": "kill"})
+        assert after == {"worker": bobs.id, "id": "p1", "action": "poll"}
+        await world.begin("hang", "bob")
+        during = await world.call("process", session="bob", action="list")
+        assert during == {"worker": bobs.id, "action": "list"}
+        assert world.launcher.running("hang") is bobs
+
+
+async def test_a_session_that_is_unknown_or_has_no_worker_is_an_error_and_gets_none(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        with pytest.raises(UsageError, match="there is no session 'alice'"):
+            await world.call("process", session="alice", action="list")
+        await world.ask("/status")
+        with pytest.raises(PoolError):
+            await world.call("process", session="alice", action="list")
+        assert world.launcher.starts == []
+
+
+async def test_what_the_worker_refuses_is_told_with_its_own_code(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang")
+        world.launcher.cannot_compact = True
+        with pytest.raises(WorkerRefused, match="nothing to summarise") as refused:
+            await world.gateway.ask_worker("alice", "compact", {})
+        assert refused.value.details["worker_code"] == "too_short"
+
+
+async def test_looking_at_a_session_does_not_keep_its_next_message_waiting(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: world.call("process", session="alice", action="list"))
+            assert (await world.ask("two")).text == "one|two"
+        world.assert_at_rest()
