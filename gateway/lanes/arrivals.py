@@ -5,7 +5,7 @@ from gateway.lanes.actions import AbortTurn, RefusalReason, Steer
 from gateway.lanes.book import Book
 from gateway.lanes.records import Session, Turn
 from gateway.lanes.stimuli import Submit
-from gateway.lanes.tables import RunState, SessionState
+from gateway.lanes.tables import EntryState, SessionState
 from gateway.settings import Overflow, QueueMode
 
 __all__ = ["Arrivals"]
@@ -52,7 +52,7 @@ class Arrivals:
 
     def _steer(self, turn: Turn, submit: Submit) -> None:
         entry = self._book.new_entry(submit)
-        entry.move(RunState.STEERED)
+        entry.move(EntryState.STEERED)
         turn.steers[entry.run] = entry
         self._book.actions.append(Steer(turn.name, entry.run))
 

@@ -10,7 +10,7 @@ from gateway.lanes.ordered import Ordered
 from gateway.lanes.records import Session, Turn
 from gateway.lanes.slots import Slots
 from gateway.lanes.stimuli import Submit
-from gateway.lanes.tables import RunState, SessionState
+from gateway.lanes.tables import EntryState, SessionState
 from gateway.settings import QueueSettings
 
 __all__ = ["Book"]
@@ -64,7 +64,7 @@ class Book:
 
     def wait(self, session: Session, entry: Entry) -> None:
         """Let a run wait in its session's queue."""
-        entry.move(RunState.WAITING)
+        entry.move(EntryState.WAITING)
         session.queue.add(entry)
         entry.pending = self.pending.add((entry.priority, -entry.sequence), entry)
         self.touch(session)
@@ -85,7 +85,7 @@ class Book:
 
     def end(self, entry: Entry) -> None:
         """Forget a run."""
-        entry.move(RunState.ENDED)
+        entry.move(EntryState.ENDED)
         del self.runs[entry.run]
 
     def refuse(self, entry: Entry, reason: RefusalReason) -> None:
@@ -107,10 +107,10 @@ class Book:
 
     def begin(self, session: Session, lane: str, entries: list[Entry]) -> None:
         """Begin a turn that answers for ``entries``, oldest first, which wait no more. The lane has room."""
-        texts = [entry.text for entry in entries if entry.state is not RunState.SUMMARIZED]
-        lines = [entry.text for entry in entries if entry.state is RunState.SUMMARIZED]
+        texts = [entry.text for entry in entries if entry.state is not EntryState.SUMMARIZED]
+        lines = [entry.text for entry in entries if entry.state is EntryState.SUMMARIZED]
         for entry in entries:
-            entry.move(RunState.RUNNING)
+            entry.move(EntryState.RUNNING)
         self._turns_begun += 1
         turn = Turn(f"t{self._turns_begun}", session, lane, entries)
         session.move(SessionState.RUNNING)

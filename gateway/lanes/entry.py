@@ -2,7 +2,7 @@
 
 from gateway.lanes.ordered import Place, Rank
 from gateway.lanes.stimuli import Submit
-from gateway.lanes.tables import RUN_MOVES, RunState
+from gateway.lanes.tables import ENTRY_MOVES, EntryState
 from gateway.settings import QueueMode
 from pool.tables import checked
 
@@ -42,17 +42,17 @@ class Entry:
         self.rank: Rank = (-submit.priority, sequence)
         """Smaller is served first."""
         self.arrived = now
-        self.state = RunState.NEW
+        self.state = EntryState.NEW
         self.place: Place[Entry] | None = None
         """In its tier, behind the group that goes next."""
         self.pending: Place[Entry] | None = None
         """Among all that wait anywhere."""
 
-    def move(self, state: RunState) -> None:
+    def move(self, state: EntryState) -> None:
         """Take the run to ``state``; raises IllegalMoveError where the table has no such step."""
-        self.state = checked(RUN_MOVES, self.state, state)
+        self.state = checked(ENTRY_MOVES, self.state, state)
 
     @property
     def is_waiting(self) -> bool:
         """Whether it has neither begun nor ended: it can still be taken back or refused."""
-        return self.state is RunState.WAITING or self.state is RunState.SUMMARIZED
+        return self.state is EntryState.WAITING or self.state is EntryState.SUMMARIZED

@@ -1,12 +1,12 @@
-"""The states of runs and sessions in the lanes, and the moves between them that are legal; any other move raises."""
+"""The states of entries (runs as the lanes see them) and sessions, and the moves between them that are legal; any other move raises."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["RUN_MOVES", "SESSION_MOVES", "RunState", "SessionState"]
+__all__ = ["ENTRY_MOVES", "SESSION_MOVES", "EntryState", "SessionState"]
 
 
-class RunState(StrEnum):
+class EntryState(StrEnum):
     """Where a run is on its way to an end."""
 
     NEW = "new"
@@ -37,13 +37,13 @@ class SessionState(StrEnum):
     """The same, but the turn has been told to end, for a message that interrupts it."""
 
 
-RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
-    RunState.NEW: frozenset({RunState.WAITING, RunState.STEERED, RunState.RUNNING, RunState.ENDED}),
-    RunState.WAITING: frozenset({RunState.SUMMARIZED, RunState.RUNNING, RunState.ENDED}),
-    RunState.SUMMARIZED: frozenset({RunState.RUNNING, RunState.ENDED}),
-    RunState.STEERED: frozenset({RunState.WAITING, RunState.ENDED}),
-    RunState.RUNNING: frozenset({RunState.ENDED}),
-    RunState.ENDED: frozenset(),
+ENTRY_MOVES: Mapping[EntryState, frozenset[EntryState]] = {
+    EntryState.NEW: frozenset({EntryState.WAITING, EntryState.STEERED, EntryState.RUNNING, EntryState.ENDED}),
+    EntryState.WAITING: frozenset({EntryState.SUMMARIZED, EntryState.RUNNING, EntryState.ENDED}),
+    EntryState.SUMMARIZED: frozenset({EntryState.RUNNING, EntryState.ENDED}),
+    EntryState.STEERED: frozenset({EntryState.WAITING, EntryState.ENDED}),
+    EntryState.RUNNING: frozenset({EntryState.ENDED}),
+    EntryState.ENDED: frozenset(),
 }
 
 SESSION_MOVES: Mapping[SessionState, frozenset[SessionState]] = {

@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 
 from gateway.lanes.entry import Entry
-from gateway.lanes.tables import RunState
+from gateway.lanes.tables import EntryState
 from gateway.lanes.tiers import Group, Tier
 
 __all__ = ["SessionQueue"]
@@ -86,7 +86,7 @@ class SessionQueue:
 
     def remove(self, entry: Entry) -> None:
         """Take out a run before its state changes: one that waits, or a summarized one."""
-        if entry.state is RunState.SUMMARIZED:
+        if entry.state is EntryState.SUMMARIZED:
             self.summaries.remove(entry)
             return
         tier = self._tiers[entry.priority]
@@ -105,7 +105,7 @@ class SessionQueue:
     def summarize(self, entry: Entry, line: str) -> None:
         """Keep ``line`` of a message that waits, for the session's next prompt."""
         self.remove(entry)
-        entry.move(RunState.SUMMARIZED)
+        entry.move(EntryState.SUMMARIZED)
         entry.text = line
         self.summaries.add(entry)
 
@@ -131,7 +131,7 @@ class SessionQueue:
     def due(self, debounce: float) -> float:
         """When the next turn may begin, as far as the session's own messages are concerned; -inf = at once."""
         leader = self.leader()
-        if leader is None or leader.state is RunState.SUMMARIZED:
+        if leader is None or leader.state is EntryState.SUMMARIZED:
             return -math.inf
         return self._tiers[leader.priority].due(debounce)
 
@@ -148,7 +148,7 @@ class SessionQueue:
             return []
         taken = [] if leader.exclusive else list(self.summaries)
         group = self._front_group()
-        if group is not None and leader.state is RunState.WAITING:
+        if group is not None and leader.state is EntryState.WAITING:
             taken += group.entries.values()
         for entry in taken:
             self.remove(entry)

@@ -5,7 +5,7 @@ from collections import Counter
 from gateway.lanes import LaneMachine
 from gateway.lanes.entry import Entry
 from gateway.lanes.records import Session
-from gateway.lanes.tables import RunState, SessionState
+from gateway.lanes.tables import EntryState, SessionState
 
 
 def audit(machine: LaneMachine, now: float) -> None:
@@ -26,8 +26,8 @@ def _audit_queue(session: Session) -> None:
     assert queue._priorities == sorted(queue._tiers)
     assert queue.size == len(whole)
     assert queue._texts == sum(not entry.exclusive for entry in whole)
-    assert all(entry.state is RunState.WAITING for entry in whole)
-    assert all(entry.state is RunState.SUMMARIZED and not entry.exclusive for entry in queue.summaries)
+    assert all(entry.state is EntryState.WAITING for entry in whole)
+    assert all(entry.state is EntryState.SUMMARIZED and not entry.exclusive for entry in queue.summaries)
     counts = Counter(entry.priority for entry in queue.summaries)
     assert dict(queue.summaries._priorities) == dict(counts), "a count of zero was kept"
     assert all(tier for tier in queue._tiers.values()), "an empty tier was kept"
@@ -59,8 +59,8 @@ def _audit_runs(machine: LaneMachine) -> None:
     steered = [entry for turn in turns for entry in turn.steers.values()]
     assert sorted(book.runs) == sorted(entry.run for entry in (*waiting, *running, *steered))
     assert {turn.name: turn for turn in turns} == book.turns
-    assert all(entry.state is RunState.RUNNING for entry in running)
-    assert all(entry.state is RunState.STEERED for entry in steered)
+    assert all(entry.state is EntryState.RUNNING for entry in running)
+    assert all(entry.state is EntryState.STEERED for entry in steered)
     assert {entry.run for entry in book.pending} == {entry.run for entry in waiting}
     lowest = min(waiting, key=lambda entry: (entry.priority, -entry.sequence), default=None)
     assert book.pending.first() is lowest

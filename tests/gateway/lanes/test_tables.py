@@ -2,10 +2,10 @@ import itertools
 
 import pytest
 
-from gateway.lanes.tables import RUN_MOVES, SESSION_MOVES, RunState, SessionState
+from gateway.lanes.tables import ENTRY_MOVES, SESSION_MOVES, EntryState, SessionState
 from pool.tables import IllegalMoveError, checked
 
-RUN_LIFE = {
+ENTRY_LIFE = {
     ("new", "waiting"),
     ("new", "steered"),
     ("new", "running"),
@@ -37,13 +37,13 @@ SESSION_LIFE = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), list(itertools.product(RunState, RunState)))
-def test_a_run_moves_only_along_its_table(old: RunState, new: RunState) -> None:
-    if (old.value, new.value) in RUN_LIFE:
-        assert checked(RUN_MOVES, old, new) is new
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(EntryState, EntryState)))
+def test_an_entry_moves_only_along_its_table(old: EntryState, new: EntryState) -> None:
+    if (old.value, new.value) in ENTRY_LIFE:
+        assert checked(ENTRY_MOVES, old, new) is new
     else:
         with pytest.raises(IllegalMoveError, match=f"from {old.value} to {new.value}"):
-            checked(RUN_MOVES, old, new)
+            checked(ENTRY_MOVES, old, new)
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(SessionState, SessionState)))
@@ -56,10 +56,10 @@ def test_a_session_moves_only_along_its_table(old: SessionState, new: SessionSta
 
 
 def test_every_state_has_a_row_in_its_table() -> None:
-    assert set(RUN_MOVES) == set(RunState)
+    assert set(ENTRY_MOVES) == set(EntryState)
     assert set(SESSION_MOVES) == set(SessionState)
 
 
-def test_an_ended_run_never_comes_back_and_an_aborting_turn_never_goes_on() -> None:
-    assert not RUN_MOVES[RunState.ENDED]
+def test_an_ended_entry_never_comes_back_and_an_aborting_turn_never_goes_on() -> None:
+    assert not ENTRY_MOVES[EntryState.ENDED]
     assert SessionState.RUNNING not in SESSION_MOVES[SessionState.ABORTING]
