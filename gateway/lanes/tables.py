@@ -1,4 +1,4 @@
-"""The states of entries (runs as the lanes see them) and sessions, and the moves between them that are legal; any other move raises."""
+"""The states of entries (runs in the lanes) and of sessions, and the moves that are legal; any other move raises."""
 
 from collections.abc import Mapping
 from enum import StrEnum
