@@ -118,7 +118,7 @@ class Connection:
                     await self._give_way()
         except ProtocolViolation:
             limit = self._limits.max_frame_bytes
-            text = f"the request is too large: one request, its prompt included, may have {limit} bytes"
+            text = f"the request is too large: one request, its prompt included, may have {limit:,} bytes"
             self.outbox.put_nowait(encode_error(None, UsageError(text)))
         except PoolSaturated as exc:
             self.outbox.put_nowait(encode_error(None, exc))

@@ -1,5 +1,6 @@
 """What is said over the control socket, as bytes: one JSON object a line, decoded with suspicion, encoded once."""
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -51,6 +52,10 @@ class _Push(msgspec.Struct):
     data: Any
 
 
+_LONE_HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""Half of a character, as a text has it that was cut in the middle of one; two of them may be a whole one."""
+
+
 class RefusedFrame(UsageError):
     """A line that is no request; ``request_id`` is its id where it has a usable one."""
 
@@ -78,10 +83,12 @@ def decode_request(line: bytes) -> Incoming:
 
 
 def _salvage_id(line: bytes) -> str | int | None:
+    """The id, also where half a character in the text is all that is wrong; None = nobody to answer by name."""
     try:
-        return _addresses.decode(line).id
+        request_id = _addresses.decode(_LONE_HALF.sub(rb"\\ufffd", line)).id
     except DECODE_ERRORS:
-        return None  # nobody to answer by name: the answer carries the id null
+        return None
+    return None if isinstance(request_id, str) and "\ufffd" in request_id else request_id
 
 
 def encode_result(request_id: str | int, result: Any) -> bytes:

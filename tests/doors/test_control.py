@@ -147,6 +147,7 @@ async def test_a_defect_behind_the_door_is_answered_and_logged(
         b'{"id": "' + b"x" * 200 + b'", "method": "echo"}',
         b"[" * 100_000,
         b'{"id": {"id": 1}, "method": "echo"}',
+        rb'{"id": "\ud83d\ude00", "method": "echo", "params": "\ud83d"}',
     ],
 )
 async def test_a_line_without_a_usable_id_is_answered_under_null_and_the_connection_goes_on(
@@ -168,6 +169,7 @@ async def test_a_line_without_a_usable_id_is_answered_under_null_and_the_connect
         b'{"id": "i", "method": 5}',
         b'{"id": "i", "method": "' + b"m" * 200 + b'"}',
         b'{"id": "i", "method": "echo", "params": "\xff"}',
+        rb'{"id": "i", "method": "echo", "params": "cut in the middle of \ud83d"}',
     ],
 )
 async def test_a_bad_request_with_an_id_is_answered_under_it(connect: Connect, line: bytes) -> None:
@@ -214,6 +216,7 @@ async def test_a_frame_over_the_limit_is_answered_and_ends_that_connection_only(
     answer = await peer.hear()
     assert answer is not None
     assert "too large" in answer["error"]["message"]
+    assert answer["error"]["message"].endswith(f" {SMALL.max_frame_bytes:,} bytes")
     assert "max_line_bytes" not in answer["error"]["message"]  # a setting of the workers' side
     assert await peer.hear() is None
     handlers.release.set()
