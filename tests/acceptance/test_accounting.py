@@ -9,6 +9,7 @@ from tests.acceptance.accounting import account_for
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.timeout(60)  # ten seconds where nothing else runs
 async def test_each_of_a_thousand_messages_is_accounted_for_while_the_supervisor_is_killed_five_times(
     tmp_path: Path,
 ) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-import trio
 
-from tests.acceptance.line_client import Envelope, connected
+from tests.acceptance.line_client import connected
+from tests.acceptance.listener import Listener
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
 pytestmark = pytest.mark.process
@@ -29,26 +29,6 @@ def refusing_disk(pid: int) -> Iterator[None]:
         yield
     finally:
         process.rlimit(psutil.RLIMIT_FSIZE, (usual, most))
-
-
-class Listener:
-    """Everything that was told."""
-
-    def __init__(self) -> None:
-        self.events: list[Envelope] = []
-        self._news = trio.Event()
-
-    def hear(self, event: Envelope) -> None:
-        self.events.append(event)
-        self._news.set()
-        self._news = trio.Event()
-
-    async def wait_for(self, kind: str, count: int = 1) -> None:
-        while self.count(kind) < count:
-            await self._news.wait()
-
-    def count(self, kind: str) -> int:
-        return sum(event["type"] == kind for event in self.events)
 
 
 def lines(supervisor: Supervisor, event: str) -> list[dict[str, Any]]:
@@ -72,10 +52,10 @@ async def test_while_its_disk_refuses_every_write_prompts_are_answered_and_after
                     assert f"text-{number}" in answer["text"]
                 assert (await client.call("status"))["gateway"]["store"]["degraded"]
             await listener.wait_for("store_recovered")
-            troubles = [event["data"] for event in listener.events if event["type"] == "error"]
+            troubles = [event["data"] for event in listener.find("error")]
             assert [(trouble["severity"], trouble["phase"]) for trouble in troubles] == [("error", "system")]
             assert "disk I/O error" in troubles[0]["message"]
-            assert (listener.count("store_degraded"), len(lines(supervisor, "store_degraded"))) == (1, 1)
+            assert (len(listener.find("store_degraded")), len(lines(supervisor, "store_degraded"))) == (1, 1)
             assert (await client.call("status"))["gateway"]["store"]["lost"] == 0
         supervisor.process.kill()
         supervisor.wait()
