@@ -21,7 +21,7 @@ from gateway.events import EventBus
 from gateway.hook_files import installed_hooks, load_hooks
 from gateway.hook_runner import HookRunner
 from gateway.hooks import GatewayLife
-from gateway.methods.table import Handlers
+from gateway.methods.table import Methods
 from gateway.service import open_gateway
 from pool import LocalLauncher, Pool
 from rpc.guard import keep_guard
@@ -99,7 +99,7 @@ class Supervisor:
         self._started_at = time.time()
         self._had_terminal = _has_terminal()
         self._bus: EventBus | None = None
-        self._handlers: Handlers | None = None
+        self._methods: Methods | None = None
         self._serving: Serving | None = None
         self._stop_wanted = trio.Event()
         self._hurry = trio.Event()
@@ -178,7 +178,7 @@ class Supervisor:
             self._serving = Serving(
                 settings, pool=pool, gateway=gateway, launcher=launcher, reread=self._reread, tell=self._tell
             )
-            self._handlers = Handlers(gateway, self)
+            self._methods = Methods(gateway, self)
             await self._run_until_told(loaded, hooks)
 
     def _forget_bus(self) -> None:
@@ -186,11 +186,11 @@ class Supervisor:
         self._bus = None
 
     async def _run_until_told(self, loaded: Loaded, hooks: HookRunner) -> None:
-        serving, handlers = self._serving, self._handlers
-        assert serving is not None and handlers is not None  # noqa: PT018, S101 - set by the only caller
+        serving, methods = self._serving, self._methods
+        assert serving is not None and methods is not None  # noqa: PT018, S101 - set by the only caller
         async with trio.open_nursery() as nursery:
             self._tell_recovery(loaded, serving)
-            await nursery.start(serve_control, handlers, self._socket)
+            await nursery.start(serve_control, methods, self._socket)
             await serving.prewarm()
             nursery.start_soon(self._listen_to_doors)
             nursery.start_soon(self._manager.keep_alive)
@@ -241,9 +241,9 @@ class Supervisor:
         self._tell("hook_failed", {"message": message, **facts})
 
     def _is_attended(self) -> bool:
-        return self._handlers is not None and self._handlers.attended
+        return self._methods is not None and self._methods.attended
 
-    # --- what the handlers ask ----------------------------------------------------------------------------------------
+    # --- what the methods ask -----------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, Any]:
         """See ``SupervisorPort.facts``."""
@@ -257,7 +257,7 @@ class Supervisor:
 
     async def reload(self) -> dict[str, Any]:
         """See ``SupervisorPort.reload``."""
-        assert self._serving is not None  # noqa: S101 - handlers are there only while we serve
+        assert self._serving is not None  # noqa: S101 - methods are called only while we serve
         self._manager.reloading()
         try:
             return await self._serving.reload()

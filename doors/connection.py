@@ -36,7 +36,7 @@ from errors import InternalError, PoolClosed, PoolError, PoolSaturated, Protocol
 from gateway.caller import Caller
 from wire.framing import LineFramer
 
-__all__ = ["Connection", "Handlers"]
+__all__ = ["Connection", "Methods"]
 
 _CHUNK_BYTES = 64 * 1024
 _TURN_SECONDS = 0.001
@@ -44,7 +44,7 @@ _TURN_SECONDS = 0.001
 _logger = logging.getLogger("pool.control")
 
 
-class Handlers(Protocol):
+class Methods(Protocol):
     """What stands behind the door: a method name and undecoded parameters in, something JSON can hold out."""
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
@@ -56,10 +56,10 @@ class Connection:
     """Serves one accepted socket, which does not block, from ``run`` to its end."""
 
     def __init__(
-        self, sock: socket.socket, handlers: Handlers, limits: ControlLimits, budget: InputBudget, *, principal: str
+        self, sock: socket.socket, methods: Methods, limits: ControlLimits, budget: InputBudget, *, principal: str
     ) -> None:
         self._sock = sock
-        self._handlers = handlers
+        self._methods = methods
         self._limits = limits
         self.principal = principal
         self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall)
@@ -238,7 +238,7 @@ class Connection:
     async def _answer(self, request: "_Request") -> bytes:
         bind_contextvars(request=request.request_id, method=request.method, principal=self.principal)
         try:
-            return encode_result(request.request_id, await self._handlers.call(request.method, request.params, request))
+            return encode_result(request.request_id, await self._methods.call(request.method, request.params, request))
         except PoolError as exc:
             return encode_error(request.request_id, exc)
         except Exception as exc:  # a defect behind the door is answered and logged; it must not end the supervisor
@@ -273,7 +273,7 @@ class Connection:
 
 
 class _Request:
-    """A request, and to the handlers its caller."""
+    """A request, and to the methods its caller."""
 
     __slots__ = ("_connection", "keeps_task", "method", "params", "request_id", "size")
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import trio
 
-from doors.connection import Connection, Handlers
+from doors.connection import Connection, Methods
 from doors.control_limits import ControlLimits, InputBudget
 from doors.frames import encode_error
 from doors.lock import AlreadyRunning
 from doors.paths import check_socket_path, make_private_dir
 from errors import PoolSaturated, UsageError
 
-__all__ = ["ControlLimits", "Handlers", "bind_control_socket", "serve_control"]
+__all__ = ["ControlLimits", "Methods", "bind_control_socket", "serve_control"]
 
 _BACKLOG = 128
 _UCRED = struct.Struct("3i")
@@ -26,13 +26,13 @@ _logger = logging.getLogger("pool.control")
 
 
 async def serve_control(
-    handlers: Handlers,
+    methods: Methods,
     path: Path,
     *,
     limits: ControlLimits | None = None,
     task_status: trio.TaskStatus[Path] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve ``handlers`` on the socket ``path`` until cancelled; reports started once clients can connect.
+    """Serve ``methods`` on the socket ``path`` until cancelled; reports started once clients can connect.
 
     The caller holds the data directory's lock. A stale socket is replaced. When cancelled, requests in flight are
     answered ``pool_closed``, what was said is given ``flush_grace`` to be read, and the socket file is removed last.
@@ -41,7 +41,7 @@ async def serve_control(
         AlreadyRunning: somebody listens on the path.
         UsageError: the path is too long, or cannot be bound.
     """
-    door = _Door(handlers, limits or ControlLimits())
+    door = _Door(methods, limits or ControlLimits())
     with bind_control_socket(path) as bound:
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
         async with trio.open_nursery() as nursery:
@@ -103,8 +103,8 @@ def _remove_stale(path: Path) -> None:
 class _Door:
     """Decides who may come in, and counts who is in."""
 
-    def __init__(self, handlers: Handlers, limits: ControlLimits) -> None:
-        self._handlers = handlers
+    def __init__(self, methods: Methods, limits: ControlLimits) -> None:
+        self._methods = methods
         self._limits = limits
         self._budget = InputBudget(limits.input_bytes)
         self._open = 0
@@ -134,7 +134,7 @@ class _Door:
     async def _serve(self, stream: trio.SocketStream, *, principal: str) -> None:
         with socket.socket(fileno=stream.socket.detach()) as sock:
             sock.settimeout(0)
-            await Connection(sock, self._handlers, self._limits, self._budget, principal=principal).run()
+            await Connection(sock, self._methods, self._limits, self._budget, principal=principal).run()
 
     async def _turn_away(self, stream: trio.SocketStream, words: bytes) -> None:
         with trio.move_on_after(self._limits.flush_grace):

@@ -1,1 +1,1 @@
-"""What happens between a door and a worker: sessions, lanes, runs, handlers."""
+"""What happens between a door and a worker: sessions, lanes, runs, methods."""

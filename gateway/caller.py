@@ -1,4 +1,4 @@
-"""Who makes a request, as handlers see it: a name, a way to push events, a life to depend on."""
+"""Who makes a request, as the methods see it: a name, a way to push events, a life to depend on."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol

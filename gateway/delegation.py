@@ -8,7 +8,7 @@ from errors import NestedSaturated
 from gateway.conductor import Conductor
 from gateway.events import EventBus
 from gateway.intake import Intake, Lineage
-from gateway.methods.params import AgentRequest, DelegateRequest
+from gateway.requests import AgentRequest, DelegateRequest
 from gateway.run import Run, RunOutcome
 from gateway.settings import GatewaySettings, QueueMode
 from router.keys import check_session_key

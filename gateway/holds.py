@@ -8,8 +8,8 @@ import trio
 from errors import PoolError, UsageError
 from gateway.caller import Caller
 from gateway.conductor import Conductor
-from gateway.methods.params import AcquireRequest
 from gateway.profile_shelf import ProfileShelf
+from gateway.requests import AcquireRequest
 from gateway.session_book import SessionEntry
 from gateway.sessions import Sessions
 from pool import Lease, Pool

@@ -18,8 +18,8 @@ from gateway.holds import Hold
 from gateway.hook_runner import HookRunner
 from gateway.hooks import Drop, MessageSeen
 from gateway.ledger import Ledger
-from gateway.methods.params import AgentRequest
 from gateway.profile_shelf import ProfileShelf
+from gateway.requests import AgentRequest
 from gateway.run import Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode

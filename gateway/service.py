@@ -46,7 +46,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gateway:
-    """Made by ``open_gateway``. Its parts are its interface: handlers call them, nothing is passed through."""
+    """Made by ``open_gateway``. Its parts are its interface: the methods call them, nothing is passed through."""
 
     def __init__(
         self,

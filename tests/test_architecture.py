@@ -80,6 +80,12 @@ def test_a_room_imports_only_from_the_floors_below_it(room: str) -> None:
     assert [str(found) for found in wrong] == []
 
 
+def test_the_gateway_knows_nothing_of_the_methods_that_call_it() -> None:
+    parts = [path for path in modules_of("gateway") if not path.is_relative_to(ROOT / "gateway" / "methods")]
+    wrong = [found for path in parts for found in imports_of(path) if found.module.startswith("gateway.methods")]
+    assert [str(found) for found in wrong] == []
+
+
 def test_the_ground_floor_stands_on_the_standard_library_and_msgspec() -> None:
     allowed = GROUND_FLOOR | sys.stdlib_module_names
     wrong = [found for path in modules_of("errors", "wire") for found in imports_of(path) if found.top not in allowed]

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from gateway.caller import Caller
-from gateway.methods.params import DrainRequest, ExplainRequest, NoParams, WorkerRequest
 from gateway.methods.ports import SupervisorPort
+from gateway.requests import DrainRequest, ExplainRequest, NoParams, WorkerRequest
 from gateway.service import Gateway
 from pool import stimuli
 from pool.snapshot import SessionFigures

@@ -1,4 +1,4 @@
-"""What handlers ask of the process they run in."""
+"""What methods ask of the process they run in."""
 
 from typing import Any, Protocol
 
@@ -6,7 +6,7 @@ __all__ = ["SupervisorPort"]
 
 
 class SupervisorPort(Protocol):
-    """The supervisor, as its own handlers see it."""
+    """The supervisor, as the methods see it."""
 
     def facts(self) -> dict[str, Any]:
         """pid, uptime in seconds, version, paths."""

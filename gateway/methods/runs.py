@@ -8,7 +8,7 @@ from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.events import EventCursor
 from gateway.methods.frames import events_frame
-from gateway.methods.params import (
+from gateway.requests import (
     AbortRequest,
     AcquireRequest,
     AgentRequest,

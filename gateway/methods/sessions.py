@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.caller import Caller
-from gateway.methods.params import HistoryRequest, NoParams, SessionRequest
+from gateway.requests import HistoryRequest, NoParams, SessionRequest
 from gateway.service import Gateway
 from gateway.session_desk import SessionView
 from router.keys import check_session_key

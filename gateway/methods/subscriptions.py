@@ -9,7 +9,7 @@ from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.events import EventBus, EventCursor
 from gateway.methods.frames import events_frame
-from gateway.methods.params import SubscribeRequest, UnsubscribeRequest
+from gateway.requests import SubscribeRequest, UnsubscribeRequest
 from router.keys import check_session_key
 from store.failures import StoreUnusable
 from wire.envelope import Channel

@@ -1,4 +1,4 @@
-"""The method table: every door calls ``Handlers.call`` with a method's name and its parameters as JSON."""
+"""The method table: every door calls ``Methods.call`` with a method's name and its parameters as JSON."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from errors import UsageError
+from gateway import requests
 from gateway.caller import Caller
-from gateway.methods import params as p
 from gateway.methods.operator import OperatorMethods
 from gateway.methods.ports import SupervisorPort
 from gateway.methods.runs import RunMethods
@@ -15,54 +15,54 @@ from gateway.methods.sessions import SessionMethods
 from gateway.methods.subscriptions import SubscriptionMethods
 from gateway.service import Gateway
 
-__all__ = ["Handlers"]
+__all__ = ["Methods"]
 
 Method = Callable[[Any, Caller], Awaitable[Any]]
 
 
-class Handlers:
+class Methods:
     """All methods over one gateway."""
 
     def __init__(self, gateway: Gateway, supervisor: SupervisorPort) -> None:
         runs, sessions = RunMethods(gateway), SessionMethods(gateway)
         operator, subscriptions = OperatorMethods(gateway, supervisor), SubscriptionMethods(gateway.bus)
         self._table: Mapping[str, tuple[type, Method]] = {
-            "ping": (p.NoParams, operator.ping),
-            "status": (p.NoParams, operator.status),
-            "agent": (p.AgentRequest, runs.agent),
-            "agent.wait": (p.WaitRequest, runs.wait),
-            "prompt": (p.PromptRequest, runs.prompt),
-            "steer": (p.SteerRequest, runs.steer),
-            "abort": (p.AbortRequest, runs.abort),
-            "acquire": (p.AcquireRequest, runs.acquire),
-            "release": (p.ReleaseRequest, runs.release),
-            "subscribe": (p.SubscribeRequest, subscriptions.subscribe),
-            "unsubscribe": (p.UnsubscribeRequest, subscriptions.unsubscribe),
-            "decide": (p.DecideRequest, runs.decide),
-            "ui.respond": (p.UiRespondRequest, runs.ui_respond),
-            "sessions.list": (p.NoParams, sessions.list),
-            "sessions.get": (p.SessionRequest, sessions.get),
-            "sessions.reset": (p.SessionRequest, sessions.reset),
-            "sessions.delete": (p.SessionRequest, sessions.delete),
-            "sessions.history": (p.HistoryRequest, sessions.history),
-            "workers.list": (p.NoParams, operator.workers),
-            "workers.stop": (p.WorkerRequest, operator.stop_worker),
-            "workers.recycle": (p.WorkerRequest, operator.recycle_worker),
-            "waiting.list": (p.NoParams, operator.waiting),
-            "explain": (p.ExplainRequest, operator.explain),
-            "route": (p.RouteRequest, runs.route),
-            "process": (p.ProcessRequest, runs.process),
-            "delegate": (p.DelegateRequest, runs.delegate),
-            "pause": (p.NoParams, operator.pause),
-            "resume": (p.NoParams, operator.resume),
-            "drain": (p.DrainRequest, operator.drain),
-            "reload": (p.NoParams, operator.reload),
-            "shutdown": (p.NoParams, operator.shutdown),
+            "ping": (requests.NoParams, operator.ping),
+            "status": (requests.NoParams, operator.status),
+            "agent": (requests.AgentRequest, runs.agent),
+            "agent.wait": (requests.WaitRequest, runs.wait),
+            "prompt": (requests.PromptRequest, runs.prompt),
+            "steer": (requests.SteerRequest, runs.steer),
+            "abort": (requests.AbortRequest, runs.abort),
+            "acquire": (requests.AcquireRequest, runs.acquire),
+            "release": (requests.ReleaseRequest, runs.release),
+            "subscribe": (requests.SubscribeRequest, subscriptions.subscribe),
+            "unsubscribe": (requests.UnsubscribeRequest, subscriptions.unsubscribe),
+            "decide": (requests.DecideRequest, runs.decide),
+            "ui.respond": (requests.UiRespondRequest, runs.ui_respond),
+            "sessions.list": (requests.NoParams, sessions.list),
+            "sessions.get": (requests.SessionRequest, sessions.get),
+            "sessions.reset": (requests.SessionRequest, sessions.reset),
+            "sessions.delete": (requests.SessionRequest, sessions.delete),
+            "sessions.history": (requests.HistoryRequest, sessions.history),
+            "workers.list": (requests.NoParams, operator.workers),
+            "workers.stop": (requests.WorkerRequest, operator.stop_worker),
+            "workers.recycle": (requests.WorkerRequest, operator.recycle_worker),
+            "waiting.list": (requests.NoParams, operator.waiting),
+            "explain": (requests.ExplainRequest, operator.explain),
+            "route": (requests.RouteRequest, runs.route),
+            "process": (requests.ProcessRequest, runs.process),
+            "delegate": (requests.DelegateRequest, runs.delegate),
+            "pause": (requests.NoParams, operator.pause),
+            "resume": (requests.NoParams, operator.resume),
+            "drain": (requests.DrainRequest, operator.drain),
+            "reload": (requests.NoParams, operator.reload),
+            "shutdown": (requests.NoParams, operator.shutdown),
         }
         self._subscriptions = subscriptions
 
     @property
-    def methods(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """All method names."""
         return tuple(self._table)
 
@@ -77,4 +77,4 @@ class Handlers:
         if entry is None:
             raise UsageError(f"unknown method {method!r}; there are: {', '.join(self._table)}")
         kind, run = entry
-        return await run(p.decode_params(kind, method, params), caller)
+        return await run(requests.decode_params(kind, method, params), caller)

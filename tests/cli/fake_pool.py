@@ -1,4 +1,4 @@
-"""A supervisor's handlers as the commands know them, without a pool behind them, on a control socket in a thread."""
+"""A supervisor's methods as the commands know them, without a pool behind them, on a control socket in a thread."""
 
 import tempfile
 import threading
@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 import cli
 from doors.control import serve_control
 from errors import AcquireTimeout, PoolClosed, PoolSaturated, UsageError
+from gateway import requests
 from gateway.caller import Caller
-from gateway.methods import params as methods
 from profiles import ProfilesSettings
 from router.route import route
 from router.settings import RouterSettings
@@ -41,24 +41,24 @@ OUTCOME = {"run_id": "r1", "session": "ada", "status": "ok", "text": "done so", 
 CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la"}
 
 _PARAMS: dict[str, type] = {
-    "prompt": methods.PromptRequest,
-    "agent": methods.AgentRequest,
-    "agent.wait": methods.WaitRequest,
-    "steer": methods.SteerRequest,
-    "abort": methods.AbortRequest,
-    "decide": methods.DecideRequest,
-    "delegate": methods.DelegateRequest,
-    "route": methods.RouteRequest,
-    "subscribe": methods.SubscribeRequest,
-    "unsubscribe": methods.UnsubscribeRequest,
-    "explain": methods.ExplainRequest,
-    "drain": methods.DrainRequest,
-    "workers.stop": methods.WorkerRequest,
-    "workers.recycle": methods.WorkerRequest,
-    "sessions.get": methods.SessionRequest,
-    "sessions.reset": methods.SessionRequest,
-    "sessions.delete": methods.SessionRequest,
-    "sessions.history": methods.HistoryRequest,
+    "prompt": requests.PromptRequest,
+    "agent": requests.AgentRequest,
+    "agent.wait": requests.WaitRequest,
+    "steer": requests.SteerRequest,
+    "abort": requests.AbortRequest,
+    "decide": requests.DecideRequest,
+    "delegate": requests.DelegateRequest,
+    "route": requests.RouteRequest,
+    "subscribe": requests.SubscribeRequest,
+    "unsubscribe": requests.UnsubscribeRequest,
+    "explain": requests.ExplainRequest,
+    "drain": requests.DrainRequest,
+    "workers.stop": requests.WorkerRequest,
+    "workers.recycle": requests.WorkerRequest,
+    "sessions.get": requests.SessionRequest,
+    "sessions.reset": requests.SessionRequest,
+    "sessions.delete": requests.SessionRequest,
+    "sessions.history": requests.HistoryRequest,
 }
 """Parameters of the real methods: what a command sends must be understood by them."""
 
@@ -69,7 +69,7 @@ def envelope(seq: int, type_: str, data: Any = None, *, session: str = "ada", ch
 
 
 class FakePool:
-    """Handlers with the methods of a supervisor; keeps what was called with what."""
+    """The methods of a supervisor; keeps what was called with what."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -81,7 +81,7 @@ class FakePool:
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         asked = msgspec.json.decode(params) or {}
         self.calls.append((method, asked))
-        methods.decode_params(_PARAMS.get(method, methods.NoParams), method, params)
+        requests.decode_params(_PARAMS.get(method, requests.NoParams), method, params)
         match method:
             case "prompt":
                 return await self.answer(asked, caller)

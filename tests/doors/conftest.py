@@ -9,7 +9,7 @@ import trio
 
 from doors.control import serve_control
 from doors.control_limits import ControlLimits
-from tests.doors.handlers import FakeHandlers
+from tests.doors.methods import FakeMethods
 from tests.doors.peer import Peer
 from wire.units import ByteCount, Seconds
 
@@ -36,19 +36,19 @@ def short_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
-def handlers() -> FakeHandlers:
-    return FakeHandlers()
+def methods() -> FakeMethods:
+    return FakeMethods()
 
 
 @pytest.fixture
-async def path(short_dir: Path, handlers: FakeHandlers, nursery: trio.Nursery) -> Path:
+async def path(short_dir: Path, methods: FakeMethods, nursery: trio.Nursery) -> Path:
     """A server with small limits, listening."""
-    started: Path = await nursery.start(lambda task_status: serve_small(handlers, short_dir / "s", task_status))
+    started: Path = await nursery.start(lambda task_status: serve_small(methods, short_dir / "s", task_status))
     return started
 
 
-async def serve_small(handlers: FakeHandlers, path: Path, task_status: trio.TaskStatus[Path]) -> None:
-    await serve_control(handlers, path, limits=SMALL, task_status=task_status)
+async def serve_small(methods: FakeMethods, path: Path, task_status: trio.TaskStatus[Path]) -> None:
+    await serve_control(methods, path, limits=SMALL, task_status=task_status)
 
 
 @pytest.fixture

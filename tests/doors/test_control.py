@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tests.doors.conftest import SMALL, Connect
-from tests.doors.handlers import FakeHandlers, an_event
+from tests.doors.methods import FakeMethods, an_event
 from tests.doors.peer import Peer
 
 
@@ -45,22 +45,22 @@ async def test_a_push_that_was_encoded_already_arrives_like_any_other(connect: C
 
 
 async def test_a_request_that_waits_holds_up_neither_those_before_nor_those_behind_it(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     peer = await connect()
     lines = [b'{"id": %d, "method": "%b"}\n' % (n, method) for n, method in enumerate((b"echo", b"wait", b"echo"))]
     await peer.stream.send_all(b"".join(lines))
     assert [await peer.hear(), await peer.hear()] == [{"id": 0, "result": None}, {"id": 2, "result": None}]
-    handlers.release.set()
+    methods.release.set()
     assert await peer.hear() == {"id": 1, "result": "released"}
 
 
-async def test_an_answer_leaves_although_all_that_came_with_it_waits(connect: Connect, handlers: FakeHandlers) -> None:
+async def test_an_answer_leaves_although_all_that_came_with_it_waits(connect: Connect, methods: FakeMethods) -> None:
     peer = await connect()
-    methods = [b"echo", *[b"wait"] * SMALL.max_requests]
-    await peer.stream.send_all(b"".join(b'{"id": %d, "method": "%b"}\n' % pair for pair in enumerate(methods)))
+    names = [b"echo", *[b"wait"] * SMALL.max_requests]
+    await peer.stream.send_all(b"".join(b'{"id": %d, "method": "%b"}\n' % pair for pair in enumerate(names)))
     assert await peer.hear() == {"id": 0, "result": None}
-    handlers.release.set()
+    methods.release.set()
     answers = [await peer.hear() for _ in range(SMALL.max_requests)]
     assert sorted(answer["id"] for answer in answers if answer) == list(range(1, SMALL.max_requests + 1))
 
@@ -75,21 +75,21 @@ async def test_a_request_is_logged_under_its_own_id_only(connect: Connect, *, wa
     assert second["result"]["context"] == {**mine, "request": 2}
 
 
-async def test_requests_of_one_connection_run_side_by_side(connect: Connect, handlers: FakeHandlers) -> None:
+async def test_requests_of_one_connection_run_side_by_side(connect: Connect, methods: FakeMethods) -> None:
     peer = await connect()
     await peer.ask(1, "wait")
     assert await peer.call(2, "echo") == {"id": 2, "result": {}}
-    handlers.release.set()
+    methods.release.set()
     assert await peer.hear() == {"id": 1, "result": "released"}
 
 
-async def test_an_id_in_flight_cannot_be_used_twice_but_again_later(connect: Connect, handlers: FakeHandlers) -> None:
+async def test_an_id_in_flight_cannot_be_used_twice_but_again_later(connect: Connect, methods: FakeMethods) -> None:
     peer = await connect()
     await peer.ask(1, "wait")
     answer = await peer.call(1, "echo")
     assert answer["error"]["code"] == "usage"
     assert "still in flight" in answer["error"]["message"]
-    handlers.release.set()
+    methods.release.set()
     assert await peer.hear() == {"id": 1, "result": "released"}
     assert await peer.call(1, "echo") == {"id": 1, "result": {}}
 
@@ -206,7 +206,7 @@ async def test_a_peer_that_only_talks_rubbish_is_cut_off(connect: Connect) -> No
 
 
 async def test_a_frame_over_the_limit_is_answered_and_ends_that_connection_only(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     peer, other = await connect(), await connect()
     await other.ask(1, "wait")
@@ -219,7 +219,7 @@ async def test_a_frame_over_the_limit_is_answered_and_ends_that_connection_only(
     assert answer["error"]["message"].endswith(f" {SMALL.max_frame_bytes:,} bytes")
     assert "max_line_bytes" not in answer["error"]["message"]  # a setting of the workers' side
     assert await peer.hear() is None
-    handlers.release.set()
+    methods.release.set()
     assert await other.hear() == {"id": 1, "result": "released"}
 
 
@@ -253,35 +253,35 @@ async def test_half_a_frame_and_gone_is_nothing(connect: Connect) -> None:
 # --- peers that leave, or do not read -------------------------------------------------------------------------------
 
 
-async def test_a_lost_peer_ends_its_requests(connect: Connect, handlers: FakeHandlers) -> None:
+async def test_a_lost_peer_ends_its_requests(connect: Connect, methods: FakeMethods) -> None:
     peer = await connect()
     await peer.ask(1, "hang")
-    await handlers.hanging.wait()
+    await methods.hanging.wait()
     peer.stream.socket.close()
     with trio.fail_after(5):
-        await handlers.cancelled.wait()
+        await methods.cancelled.wait()
     assert await still_serves(connect)
 
 
-async def test_a_peer_that_has_said_all_still_gets_its_answers(connect: Connect, handlers: FakeHandlers) -> None:
+async def test_a_peer_that_has_said_all_still_gets_its_answers(connect: Connect, methods: FakeMethods) -> None:
     peer = await connect()
     await peer.ask(1, "wait")
     await peer.stream.send_eof()
-    await handlers.hanging.wait()
-    handlers.release.set()
+    await methods.hanging.wait()
+    methods.release.set()
     assert await peer.hear() == {"id": 1, "result": "released"}
     assert await peer.hear() is None
 
 
 async def test_a_peer_that_never_reads_holds_back_its_own_request_and_is_cut_off(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     peer = await connect()
     await peer.ask(1, "count", events=1_000_000, size=1000)
     with trio.fail_after(5):
-        await handlers.cancelled.wait()
+        await methods.cancelled.wait()
     kernel_buffers = 2 * 1024 * 1024
-    assert handlers.pushed * 1000 < kernel_buffers + 2 * SMALL.out_buffer_bytes
+    assert methods.pushed * 1000 < kernel_buffers + 2 * SMALL.out_buffer_bytes
     assert await still_serves(connect)
 
 
@@ -293,7 +293,7 @@ async def test_a_peer_that_never_reads_does_not_slow_another(connect: Connect) -
 
 
 async def test_a_flood_of_requests_nobody_reads_the_answers_of_is_bounded(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     peer = await connect()
     with trio.move_on_after(5):
@@ -302,19 +302,19 @@ async def test_a_flood_of_requests_nobody_reads_the_answers_of_is_bounded(
                 await peer.ask(number, "echo", text="x" * 1000)
         except trio.BrokenResourceError:
             pass  # cut off, as it should be
-    assert len(handlers.calls) < 10_000
+    assert len(methods.calls) < 10_000
     assert await still_serves(connect)
 
 
 async def test_no_more_requests_run_at_once_than_allowed_and_none_is_lost(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     peer = await connect()
     for number in range(20):
         await peer.ask(number, "wait")
     await trio.testing.wait_all_tasks_blocked(0.05)
-    assert handlers.max_running == SMALL.max_requests
-    handlers.release.set()
+    assert methods.max_running == SMALL.max_requests
+    methods.release.set()
     answers = [await peer.hear() for _ in range(20)]
     assert sorted(answer["id"] for answer in answers if answer) == list(range(20))
 

@@ -14,12 +14,12 @@ import trio
 from doors.control import serve_control
 from doors.control_client import ControlClient, NoSupervisor, Pushed
 from errors import PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
-from tests.doors.handlers import FakeHandlers, an_event
+from tests.doors.methods import FakeMethods, an_event
 
 
 @pytest.fixture
-async def path(short_dir: Path, handlers: FakeHandlers, nursery: trio.Nursery) -> Path:
-    started: Path = await nursery.start(serve_control, handlers, short_dir / "s")
+async def path(short_dir: Path, methods: FakeMethods, nursery: trio.Nursery) -> Path:
+    started: Path = await nursery.start(serve_control, methods, short_dir / "s")
     return started
 
 
@@ -122,14 +122,14 @@ async def test_one_connection_carries_several_subscriptions_streams_and_calls(pa
 
 
 async def test_a_subscription_whose_supervisor_stops_is_told_before_the_end(
-    short_dir: Path, handlers: FakeHandlers
+    short_dir: Path, methods: FakeMethods
 ) -> None:
     told: list[tuple[str | None, int]] = []
     life = trio.CancelScope()
 
     async def serve(task_status: trio.TaskStatus[Path]) -> None:
         with life:
-            await serve_control(handlers, short_dir / "s", task_status=task_status)
+            await serve_control(methods, short_dir / "s", task_status=task_status)
 
     def talk() -> None:
         with ControlClient(short_dir / "s") as client:
@@ -167,13 +167,13 @@ def test_where_nobody_listens_the_message_names_the_path_and_the_remedy(short_di
         ControlClient(short_dir / "f" / "s")
 
 
-async def test_a_supervisor_that_stops_in_mid_call_says_so(short_dir: Path, handlers: FakeHandlers) -> None:
+async def test_a_supervisor_that_stops_in_mid_call_says_so(short_dir: Path, methods: FakeMethods) -> None:
     outcome: list[PoolError] = []
     life = trio.CancelScope()
 
     async def serve(task_status: trio.TaskStatus[Path]) -> None:
         with life:
-            await serve_control(handlers, short_dir / "s", task_status=task_status)
+            await serve_control(methods, short_dir / "s", task_status=task_status)
 
     def talk() -> None:
         with ControlClient(short_dir / "s") as client, pytest.raises(PoolError) as caught:
@@ -183,17 +183,17 @@ async def test_a_supervisor_that_stops_in_mid_call_says_so(short_dir: Path, hand
     async with trio.open_nursery() as nursery:
         await nursery.start(serve)
         nursery.start_soon(in_thread, talk)
-        await handlers.hanging.wait()
+        await methods.hanging.wait()
         life.cancel()
     assert [error.code for error in outcome] == ["pool_closed"]
 
 
-async def test_waiting_for_the_close_ends_with_it_or_with_the_time(short_dir: Path, handlers: FakeHandlers) -> None:
+async def test_waiting_for_the_close_ends_with_it_or_with_the_time(short_dir: Path, methods: FakeMethods) -> None:
     life = trio.CancelScope()
 
     async def serve(task_status: trio.TaskStatus[Path]) -> None:
         with life:
-            await serve_control(handlers, short_dir / "s", task_status=task_status)
+            await serve_control(methods, short_dir / "s", task_status=task_status)
 
     def wait(timeout: float) -> bool:
         with ControlClient(short_dir / "s") as client:

@@ -12,7 +12,7 @@ from doors.control import bind_control_socket, serve_control
 from doors.lock import AlreadyRunning
 from errors import UsageError
 from tests.doors.conftest import Connect
-from tests.doors.handlers import FakeHandlers
+from tests.doors.methods import FakeMethods
 from tests.doors.peer import Peer
 
 
@@ -21,7 +21,7 @@ async def test_only_the_owner_may_use_the_socket(path: Path) -> None:
 
 
 async def test_a_peer_of_another_user_is_turned_away(
-    connect: Connect, handlers: FakeHandlers, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doors.control, "peer_uid", lambda _sock: 54_321)
     peer = await connect()
@@ -29,18 +29,18 @@ async def test_a_peer_of_another_user_is_turned_away(
     assert answer is not None
     assert "another user" in answer["error"]["message"]
     assert await peer.hear() is None
-    assert handlers.calls == []
+    assert methods.calls == []
 
 
 async def test_a_closing_server_answers_what_is_in_flight_and_takes_its_socket_along(
-    short_dir: Path, handlers: FakeHandlers
+    short_dir: Path, methods: FakeMethods
 ) -> None:
     path = short_dir / "s"
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_control, handlers, path)
+        await nursery.start(serve_control, methods, path)
         peer = await Peer.connect(path)
         await peer.ask(1, "hang")
-        await handlers.hanging.wait()
+        await methods.hanging.wait()
         nursery.cancel_scope.cancel()
     answer = await peer.hear()
     assert answer is not None

@@ -21,7 +21,7 @@ from doors.control_limits import InputBudget, InputShare
 from errors import PoolSaturated
 from gateway.caller import Caller
 from tests.doors.conftest import SMALL, Connect
-from tests.doors.handlers import FakeHandlers, an_event
+from tests.doors.methods import FakeMethods, an_event
 from tests.doors.peer import Peer
 
 A_MILLION = 1_000_000
@@ -142,14 +142,14 @@ async def test_half_a_request_and_then_silence_keeps_nobody_from_being_served(co
 
 
 async def test_half_a_request_at_the_end_is_dropped_and_what_came_before_it_is_answered(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     peer = await connect()
     await peer.stream.send_all(b'{"id": 1, "method": "echo"}\n{"id": 2, "method": "ec')
     await peer.stream.send_eof()
     assert await peer.hear() == {"id": 1, "result": None}
     assert await peer.hear() is None
-    assert handlers.calls == ["echo"]
+    assert methods.calls == ["echo"]
 
 
 async def test_a_good_request_before_one_that_is_too_large_is_answered(connect: Connect) -> None:
@@ -163,24 +163,24 @@ async def test_a_good_request_before_one_that_is_too_large_is_answered(connect: 
     assert await peer.hear() is None
 
 
-async def test_a_large_request_counts_while_it_runs_and_no_longer(connect: Connect, handlers: FakeHandlers) -> None:
+async def test_a_large_request_counts_while_it_runs_and_no_longer(connect: Connect, methods: FakeMethods) -> None:
     large = b'{"id": 1, "method": "%b", "params": "' + b"x" * 190_000 + b'"}'
     first, second = await connect(), await connect()
     await first.say(large % b"wait")
-    await handlers.hanging.wait()
+    await methods.hanging.wait()
     with contextlib.suppress(trio.BrokenResourceError):  # cut off before it has said all
         await second.say(large % b"wait")
     refusal = await second.hear()
     assert refusal is not None
     assert refusal["error"]["code"] == "saturated"
-    handlers.release.set()
+    methods.release.set()
     assert await first.hear() == {"id": 1, "result": "released"}
-    handlers.release, handlers.hanging = trio.Event(), trio.Event()
+    methods.release, methods.hanging = trio.Event(), trio.Event()
     third = await connect()
     await third.say(large % b"wait")
-    await handlers.hanging.wait()
+    await methods.hanging.wait()
     await trio.testing.wait_all_tasks_blocked()
-    handlers.release.set()
+    methods.release.set()
     assert await third.hear() == {"id": 1, "result": "released"}
 
 
@@ -227,14 +227,14 @@ async def hear_a_stranger(path: Path) -> str:
 @pytest.mark.process
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
 async def test_another_user_can_neither_open_the_socket_nor_talk_where_its_mode_would_let_it(
-    path: Path, handlers: FakeHandlers
+    path: Path, methods: FakeMethods
 ) -> None:
     with trio.fail_after(10):
         assert await hear_a_stranger(path) == "PermissionError"
         await trio.Path(path.parent).chmod(0o755)
         await trio.Path(path).chmod(0o666)
         assert "this supervisor serves another user" in await hear_a_stranger(path)
-    assert handlers.calls == []
+    assert methods.calls == []
 
 
 @pytest.mark.process
@@ -271,14 +271,14 @@ async def test_a_subscription_is_answered_before_its_first_event_and_told_its_en
 
 
 async def test_a_subscriber_that_never_reads_is_cut_off_and_slows_no_other(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     mute, other = await connect(), await connect()
     await mute.ask(1, "subscribe", size=1000)
     await other.ask(1, "subscribe", size=1000)
     assert await hear_events(other, 3000) == list(range(1, 3001))
     with trio.fail_after(SMALL.write_stall + 5):
-        while handlers.ended != ["closing"]:
+        while methods.ended != ["closing"]:
             await hear_events(other, 1)
     kernel_buffers = 2 * 1024 * 1024
     with contextlib.suppress(trio.BrokenResourceError):
@@ -288,22 +288,22 @@ async def test_a_subscriber_that_never_reads_is_cut_off_and_slows_no_other(
         assert taken < kernel_buffers + 4 * SMALL.out_buffer_bytes
 
 
-async def test_what_a_request_has_started_ends_when_its_peer_leaves(connect: Connect, handlers: FakeHandlers) -> None:
+async def test_what_a_request_has_started_ends_when_its_peer_leaves(connect: Connect, methods: FakeMethods) -> None:
     peer, other = await connect(), await connect()
     for number in range(3):
         await peer.call(number, "subscribe", events=0)
     peer.stream.socket.close()
     with trio.fail_after(5):
-        while len(handlers.ended) < 3:
+        while len(methods.ended) < 3:
             await other.call(1, "echo")
-    assert handlers.ended == ["closing"] * 3
+    assert methods.ended == ["closing"] * 3
 
 
 async def test_a_closing_supervisor_lets_subscriptions_say_their_last_words(
-    short_dir: Path, handlers: FakeHandlers
+    short_dir: Path, methods: FakeMethods
 ) -> None:
     async with trio.open_nursery() as nursery:
-        path = await nursery.start(serve_control, handlers, short_dir / "s")
+        path = await nursery.start(serve_control, methods, short_dir / "s")
         peer = await Peer.connect(path)
         await peer.ask("s", "subscribe", events=2)
         assert await hear_events(peer, 2) == [1, 2]
@@ -315,7 +315,7 @@ async def test_a_closing_supervisor_lets_subscriptions_say_their_last_words(
 
 
 async def test_last_words_reach_a_peer_that_was_behind_when_the_supervisor_closed(
-    short_dir: Path, handlers: FakeHandlers
+    short_dir: Path, methods: FakeMethods
 ) -> None:
     lines: list[dict[str, Any]] = []
 
@@ -324,7 +324,7 @@ async def test_last_words_reach_a_peer_that_was_behind_when_the_supervisor_close
             lines.append(line)
 
     async with trio.open_nursery() as readers, trio.open_nursery() as nursery:
-        path = await nursery.start(serve_control, handlers, short_dir / "s")
+        path = await nursery.start(serve_control, methods, short_dir / "s")
         peer = await Peer.connect(path)
         await peer.ask("s", "subscribe", size=1000)
         await trio.testing.wait_all_tasks_blocked()
@@ -363,11 +363,11 @@ async def test_a_task_that_fails_ends_its_connection_with_a_word_and_no_other(
 
 
 async def test_a_defect_met_while_a_connection_ends_ends_no_other(
-    connect: Connect, handlers: FakeHandlers, caplog: pytest.LogCaptureFixture
+    connect: Connect, methods: FakeMethods, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer, other = await connect(), await connect()
     await peer.ask(1, "fail_when_cancelled")
-    await handlers.hanging.wait()
+    await methods.hanging.wait()
     peer.stream.socket.close()
     with trio.fail_after(5):
         while not caplog.records:
@@ -377,14 +377,14 @@ async def test_a_defect_met_while_a_connection_ends_ends_no_other(
 
 
 async def test_a_peer_that_said_all_loses_its_subscriptions_but_no_answer(
-    connect: Connect, handlers: FakeHandlers
+    connect: Connect, methods: FakeMethods
 ) -> None:
     peer = await connect()
     await peer.call("s", "subscribe", events=0)
     await peer.ask("w", "wait")
-    await handlers.hanging.wait()
+    await methods.hanging.wait()
     await peer.stream.send_eof()
-    handlers.release.set()
+    methods.release.set()
     assert await peer.hear() == {"id": "w", "result": "released"}
     end = {"subscription": 1, "bookmark": 0, "reason": "closing"}
     assert await peer.hear() == {"event": "subscription_ended", "data": end}

@@ -72,13 +72,13 @@ WRONG: dict[str, list[dict[str, Any]]] = {
 
 async def _raises(world: World, method: str, params: Any) -> str:
     with pytest.raises(UsageError) as raised:
-        await world.handlers.call(method, msgspec.Raw(msgspec.json.encode(params)), world.caller)
+        await world.methods.call(method, msgspec.Raw(msgspec.json.encode(params)), world.caller)
     return raised.value.message
 
 
 async def test_every_method_is_known_to_these_tests(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
-        assert set(world.handlers.methods) == set(GOOD)
+        assert set(world.methods.names) == set(GOOD)
 
 
 async def test_an_unknown_method_is_told_which_there_are(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ async def test_what_is_no_object_is_refused(tmp_path: Path, method: str) -> None
         for params in wrong:
             assert await _raises(world, method, params) != ""
         with pytest.raises(UsageError, match="bad parameters"):
-            await world.handlers.call(method, msgspec.Raw(b'{"text": "\xff"}'), world.caller)
+            await world.methods.call(method, msgspec.Raw(b'{"text": "\xff"}'), world.caller)
         with pytest.raises(UsageError, match="bad parameters"):
-            await world.handlers.call(method, msgspec.Raw(b'{"params":' + b"[" * 5000), world.caller)
+            await world.methods.call(method, msgspec.Raw(b'{"params":' + b"[" * 5000), world.caller)
 
 
 @pytest.mark.parametrize("method", [method for method, params in GOOD.items() if params])
@@ -132,7 +132,7 @@ async def test_a_value_that_cannot_be_meant_is_named_with_its_place(
 @pytest.mark.parametrize("params", [b"", b"null", b"{}"])
 async def test_parameters_may_be_left_out_where_none_are_needed(tmp_path: Path, params: bytes) -> None:
     async with open_world(tmp_path) as world:
-        assert await world.handlers.call("ping", msgspec.Raw(params), world.caller) == {}
+        assert await world.methods.call("ping", msgspec.Raw(params), world.caller) == {}
 
 
 async def test_every_result_is_json(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -184,13 +184,13 @@ async def test_somebody_attends_while_a_subscription_hears_control_events(
     async with open_world(tmp_path) as world:
         attended: list[bool] = []
         await world.call("subscribe", channels=["progress", "monitor"])
-        attended.append(world.handlers.attended)
+        attended.append(world.methods.attended)
         all_channels = await world.call("subscribe")
         control = await world.call("subscribe", channels=["control"])
         for begun in (all_channels, control):
-            attended.append(world.handlers.attended)
+            attended.append(world.methods.attended)
             await world.call("unsubscribe", subscription=begun["subscription"])
-        attended.append(world.handlers.attended)
+        attended.append(world.methods.attended)
         assert attended == [False, True, True, False]
 
 

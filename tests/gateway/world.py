@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
 from gateway.hooks import HookTable
-from gateway.methods.table import Handlers
+from gateway.methods.table import Methods
 from gateway.profile_shelf import AgentParts
 from gateway.prompts import GatewayPrompts
 from gateway.run import Run, RunOutcome
@@ -136,14 +136,14 @@ class World:
         self.nursery = nursery
         self.recovery = recovery
         self.warnings: list[str] = []
-        self.handlers = Handlers(gateway, Supervisor())
+        self.methods = Methods(gateway, Supervisor())
         self.caller = RecordingCaller(nursery)
         self._events = gateway.bus.open_cursor()
 
     async def call(self, method: str, caller: RecordingCaller | None = None, /, **params: Any) -> Any:
         """What a front end is answered."""
         raw = msgspec.Raw(msgspec.json.encode(params))
-        return msgspec.json.decode(msgspec.json.encode(await self.handlers.call(method, raw, caller or self.caller)))
+        return msgspec.json.decode(msgspec.json.encode(await self.methods.call(method, raw, caller or self.caller)))
 
     async def send(self, text: str, session: str | None = "alice", **params: Any) -> Run:
         """Have a message accepted; the run, whatever has become of it."""

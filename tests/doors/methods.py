@@ -1,4 +1,4 @@
-"""Handlers to put behind a control server in tests: one method for each thing a handler can do."""
+"""What may stand behind a control server in tests: one method for each thing a method can do."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from errors import PoolSaturated, UsageError, WorkerExited
 from gateway.caller import Caller
 
 
-class FakeHandlers:
+class FakeMethods:
     """Answers by method name; keeps what was called and which calls were cancelled."""
 
     def __init__(self) -> None:
