@@ -6,6 +6,7 @@ the transcripts and with the store. ``python -m tests.acceptance.accounting --he
 """
 
 import argparse
+import math
 import random
 import shutil
 import sys
@@ -133,10 +134,12 @@ class FrontEnd:
         return True
 
 
-async def account_for(folder: Path, *, messages: int, senders: int, kills: int, seed: int) -> Account:
+async def account_for(
+    folder: Path, *, messages: int, senders: int, kills: int, seed: int, limit: float = math.inf
+) -> Account:
     """Send so many messages of so many senders while the supervisor is killed so often; ``folder`` is empty.
 
-    As often, the front end hangs up of its own accord.
+    As often, the front end hangs up of its own accord. After ``limit`` seconds it waits no longer.
     """
     rng = random.Random(seed)
     sent = plan(messages, senders, rng)
@@ -145,10 +148,11 @@ async def account_for(folder: Path, *, messages: int, senders: int, kills: int, 
     front_end = FrontEnd(lives, sent, sorted((point, number < kills) for number, point in enumerate(points)))
     began = time.monotonic()
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(front_end.follow)
-            for sender in range(senders):
-                nursery.start_soon(front_end.send, sent[sender::senders])
+        with trio.move_on_after(limit):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(front_end.follow)
+                for sender in range(senders):
+                    nursery.start_soon(front_end.send, sent[sender::senders])
     finally:
         lives.stop()
     book = front_end.book

@@ -27,6 +27,7 @@ debounce = "10ms"
 """
 _MESSAGES, _SENDERS = 30, 10
 _LIFE_SECONDS = 25.0
+_SETTLE_SECONDS = 15.0
 
 
 class Moment(NamedTuple):
@@ -97,8 +98,10 @@ class _Victim:
                 await client.call("agent.wait", run_id=message.key, timeout_ms=0)
             except Refused:
                 self.book.forget(message)
-        while not self.book.is_complete():
-            await self._news.wait()
+        with trio.move_on_after(_SETTLE_SECONDS):
+            while not self.book.is_complete():
+                await self._news.wait()
+        assert self.book.is_complete(), self.book.audit()
 
     async def _send(self, client: LineClient, messages: Iterable[Message]) -> None:
         for message in messages:

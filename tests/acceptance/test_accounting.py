@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 async def test_each_of_a_thousand_messages_is_accounted_for_while_the_supervisor_is_killed_five_times(
     tmp_path: Path,
 ) -> None:
-    account = await account_for(tmp_path, messages=1000, senders=50, kills=5, seed=7)
+    account = await account_for(tmp_path, messages=1000, senders=50, kills=5, seed=7, limit=45)
     assert account.problems == []
     assert account.fates.total() == 1000
     assert account.lives == 6
@@ -31,7 +31,7 @@ async def test_each_of_a_thousand_messages_is_accounted_for_while_the_supervisor
 async def test_each_of_two_thousand_messages_is_accounted_for_while_the_supervisor_is_killed_ten_times(
     tmp_path: Path, seed: int
 ) -> None:
-    account = await account_for(tmp_path, messages=2000, senders=50, kills=10, seed=seed)
+    account = await account_for(tmp_path, messages=2000, senders=50, kills=10, seed=seed, limit=100)
     assert account.problems == []
     assert account.fates.total() == 2000
     assert account.lives == 11
