@@ -79,8 +79,9 @@ class Conductor:
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     def submit(self, run: Run) -> None:
-        """Give a run its place. Raises PoolSaturated where there is none; then it never was in a lane."""
+        """Give a run its place; its time begins. Raises PoolSaturated where there is none; it never was in a lane."""
         request = run.request
+        run.begin_time(trio.current_time())
         self._runs[run.name] = run
         self._scheduler.tell(
             Submit(
@@ -254,7 +255,8 @@ class Conductor:
         self._scheduler.tell(SteerRefused(turn.id, run.name))
 
     async def run_on(self, lease: Lease, run: Run) -> None:
-        """Run a turn on a lease that its caller holds, beside the lanes."""
+        """Run a turn on a lease that its caller holds, beside the lanes; the run's time begins."""
+        run.begin_time(trio.current_time())
         start = StartTurn(
             turn=f"h{next(self._job_names)}",
             session=run.request.session,

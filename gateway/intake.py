@@ -1,6 +1,5 @@
 """The way in: from what a front end hands over to an accepted run. Whose it is, whether it is new, when it may run."""
 
-import math
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -117,7 +116,6 @@ class Intake:
         request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
         run, is_new = self._ledger.accept(request, _body(request, message.text))
         if is_new:
-            run.deadline = _deadline(request)
             self._ledger.announce(run)
             self._start_soon(self._conductor.run_on, hold.lease, run)
         await self._ledger.settled(run)
@@ -216,7 +214,6 @@ class Intake:
     def _place(self, run: Run) -> None:
         """Give a new run its place, then tell of it. No step in between can be seen from outside."""
         request = run.request
-        run.deadline = _deadline(request)
         try:
             self._sessions.use(request.session, request.agent, request.role, source=request.source, run=request.run_id)
             self._conductor.submit(run)
@@ -275,11 +272,6 @@ def _body(request: RunRequest, said: str) -> dict[str, object]:
         "lane": request.lane,
         "images": [msgspec.to_builtins(image) for image in request.images],
     }
-
-
-def _deadline(request: RunRequest) -> float:
-    """On the event loop's clock."""
-    return trio.current_time() + request.timeout if request.timeout else math.inf
 
 
 def _said(run: Run, text: str, now: float, *, silent: bool = False) -> RunOutcome:

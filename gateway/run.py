@@ -1,5 +1,6 @@
 """A run: one accepted message of one session, from its acceptance to its outcome."""
 
+import math
 from enum import StrEnum
 from typing import Any
 
@@ -97,8 +98,8 @@ class Run:
         self.accepted_at = accepted_at
         self.accepted_seq = 0
         self.started_at: float | None = None
-        self.deadline = float("inf")
-        """On the event loop's clock."""
+        self.deadline = math.inf
+        """On the event loop's clock; see ``begin_time``."""
         self.outcome: RunOutcome | None = None
         self._ended = trio.Event()
 
@@ -106,6 +107,10 @@ class Run:
     def is_live(self) -> bool:
         """Whether it has no outcome yet."""
         return self.outcome is None
+
+    def begin_time(self, now: float) -> None:
+        """Its time for waiting and running begins; ``now`` is on the event loop's clock."""
+        self.deadline = now + (self.request.timeout or math.inf)
 
     def settle(self, outcome: RunOutcome) -> None:
         """Keep the outcome and wake who waits for it; the first one counts."""

@@ -148,9 +148,7 @@ class Gateway:
         return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=interrupted, damaged=damaged)
 
     def _resume(self, run: Run) -> None:
-        """Give a run of the last life its place; its time begins anew. None interrupts or joins another."""
-        timeout = run.request.timeout
-        run.deadline = trio.current_time() + timeout if timeout else float("inf")
+        """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""
         run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
         try:
             self.conductor.submit(run)
