@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+from structlog.contextvars import bound_contextvars, get_contextvars
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolClosed, PoolSaturated, UsageError
@@ -58,6 +59,23 @@ async def test_runs_of_one_session_are_serial_and_keep_their_order(tmp_path: Pat
         assert [(await run.wait()).text for run in runs] == ["a", "a|b", "a|b|c"]
         assert world.launcher.most == 1
         world.assert_at_rest()
+
+
+async def test_what_is_logged_in_a_turn_names_its_own_session_and_run_and_not_the_request_that_set_it_off(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    named: list[dict[str, object]] = []
+
+    async def look(_event: object) -> None:
+        named.append(get_contextvars())
+
+    async with open_world(tmp_path, hooks={"agent:bootstrap": (look,)}) as world:
+        with bound_contextvars(request=7, principal="uid:1", session="that of the request"):
+            await world.begin("hang", run="first")
+            second = await world.begin("later", run="second", role="writer", queue="followup")
+        world.launcher.running("hang").finish()
+        await second.wait()
+    assert named == [{"session": "alice", "run": "first"}, {"session": "alice", "run": "second"}]
 
 
 async def test_runs_of_different_sessions_run_at_the_same_time(tmp_path: Path, autojump_clock: MockClock) -> None:
