@@ -6,6 +6,7 @@ import trio
 
 from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
+from gateway.commands import parse_command
 from gateway.events import EventCursor
 from gateway.methods.frames import events_frame
 from gateway.requests import (
@@ -69,6 +70,8 @@ class RunMethods:
         session = check_session_key(params.session)
         if not self._gateway.conductor.is_steerable(session):
             raise UsageError(f"no turn of session {session} takes messages now; send it as a run", session=session)
+        if parse_command(params.text) is not None:
+            raise UsageError("a slash command is no message for a turn; send it as a run", session=session)
         message = AgentRequest(text=params.text, session=session, run=params.run, queue=QueueMode.STEER)
         return _accepted(await self._gateway.intake.accept(message, caller.principal))
 
@@ -131,6 +134,8 @@ class RunMethods:
         if params.hold is None:
             return await self._gateway.intake.accept(params, caller.principal)
         hold = self._gateway.holds.find(params.hold, caller.principal)
+        if params.session is not None and check_session_key(params.session) != hold.session:
+            raise UsageError(f"this hold is on session {hold.session}, not on {params.session}", session=hold.session)
         return await self._gateway.intake.accept_on(hold, params, caller.principal)
 
     async def _follow(self, run: Run, caller: Caller) -> None:

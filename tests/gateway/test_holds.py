@@ -213,6 +213,17 @@ async def test_a_hold_belongs_to_whoever_took_it(tmp_path: Path, autojump_clock:
             await wait_all_tasks_blocked()
 
 
+async def test_a_message_for_another_session_is_no_message_for_the_held_one(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        hold = await _hold(world)
+        with pytest.raises(UsageError, match="this hold is on session alice, not on bob"):
+            await world.call("prompt", hold=hold, session="bob", text="for bob alone")
+        assert (await world.call("prompt", hold=hold, session="alice", text="for alice"))["text"] == "for alice"
+        assert world.launcher.prompts == ["for alice"]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 

@@ -167,6 +167,19 @@ async def test_steers_of_the_method_go_into_the_turn_or_are_refused(tmp_path: Pa
         assert (await world.call("agent.wait", run_id="k1"))["text"] == "went left"
 
 
+async def test_a_slash_command_is_no_steer(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        worker = await _hanging(world)
+        for command in ("/reset", "/status", " /stop now", "/queue followup text"):
+            with pytest.raises(UsageError, match="a slash command is no message for a turn"):
+                await world.call("steer", session="alice", text=command)
+        await world.call("steer", session="alice", text="/etc/hosts is a file", run="k1")
+        await wait_all_tasks_blocked()
+        worker.consume()
+        worker.finish("went on")
+        assert (await world.call("agent.wait", run_id="k1"))["text"] == "went on"
+
+
 @pytest.mark.parametrize("count", [2, 5])
 async def test_steers_reach_the_worker_in_the_order_of_their_arrival(
     tmp_path: Path, autojump_clock: MockClock, count: int
