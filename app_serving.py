@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import trio
+
 from errors import PoolError
 from gateway.profile_shelf import AgentParts
 from gateway.service import Gateway
@@ -39,6 +41,7 @@ class Serving:
         self._launcher = launcher
         self._reread = reread
         self._tell = tell
+        self._one_at_a_time = trio.Lock()
 
     async def prewarm(self) -> None:
         """Say what to keep warm: as configured, else ``min`` of the default agent in the default role."""
@@ -51,10 +54,11 @@ class Serving:
 
     async def reload(self) -> dict[str, Any]:
         """Read the settings again and go by them; on any error the ones that hold stay. Raises SettingsError."""
-        plan = plan_reload(self._settings, self._reread())
-        if not plan.is_empty:
-            await self._apply(plan.settings)
-            self._tell("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
+        async with self._one_at_a_time:
+            plan = plan_reload(self._settings, self._reread())
+            if not plan.is_empty:
+                await self._apply(plan.settings)
+                self._tell("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
         return {"changed": list(plan.changed), "needs_restart": list(plan.restart)}
 
     async def _apply(self, settings: Settings) -> None:

@@ -1,0 +1,167 @@
+"""Other settings while a supervisor runs: what holds from now on, what waits for a restart, what stays on an error."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from app_serving import Serving, parts_of
+from errors import UsageError
+from pool.settings import PoolSettings, Prewarm
+from profiles import AgentSettings
+from rpc.settings import RpcSettings
+from settings import Settings, SettingsError
+from store.settings import StoreSettings
+from tests.gateway.workers import GatewayLauncher
+from tests.gateway.world import World, open_world
+from wire.units import ByteCount, Seconds
+
+Told = list[tuple[str, dict[str, Any]]]
+FEW = PoolSettings(min=0, max=2)
+
+
+class Launcher(GatewayLauncher):
+    """Keeps what it is told of the wire's settings."""
+
+    rpc: RpcSettings | None = None
+
+    def reconfigure(self, settings: RpcSettings) -> None:
+        self.rpc = settings
+
+
+class Place:
+    """A gateway that serves, with the settings file that the test writes."""
+
+    def __init__(self, world: World, first: Settings) -> None:
+        self.world = world
+        self.told: Told = []
+        self.file: Settings | SettingsError = first
+        self.launcher = world.launcher
+        self.serving = Serving(
+            first,
+            pool=world.gateway.pool,
+            gateway=world.gateway,
+            launcher=self.launcher,  # type: ignore[arg-type]  # as much of a launcher as a reload needs
+            reread=self._read,
+            tell=lambda event, data: self.told.append((event, data)),
+        )
+
+    def _read(self) -> Settings:
+        if isinstance(self.file, SettingsError):
+            raise self.file
+        return self.file
+
+    async def reload(self, file: Settings | SettingsError) -> dict[str, Any]:
+        self.file = file
+        return await self.serving.reload()
+
+    def workers(self) -> list[str]:
+        return [worker.state for worker in self.world.gateway.pool.statistics().workers]
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path, first: Settings) -> AsyncIterator[Place]:
+    async with open_world(tmp_path, launcher=Launcher(), profiles=first) as world:
+        world.gateway.reconfigure(first.gateway, parts_of(first))
+        yield Place(world, first)
+
+
+def ops(text: str, **more: Any) -> Settings:
+    return Settings(agents={"ops": AgentSettings(append_system_prompt=text)}, **{"pool": FEW, **more})
+
+
+async def test_limits_and_the_wires_times_hold_at_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with serving(tmp_path, Settings(pool=FEW)) as place:
+        answer = await place.reload(Settings(pool=PoolSettings(min=0, max=3), rpc=RpcSettings(abort_grace=Seconds(7))))
+        assert place.world.gateway.pool.statistics().pool.max == 3
+        assert isinstance(place.launcher, Launcher)
+        assert place.launcher.rpc is not None
+        assert place.launcher.rpc.abort_grace == Seconds(7)
+        assert answer["changed"] == ["pool.max", "rpc.abort_grace"]
+        assert place.told == [("reloaded", answer)]
+
+
+async def test_a_changed_agent_stops_its_idle_workers_and_lets_a_turn_end(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with serving(tmp_path, ops("Operate.")) as place:
+        await place.world.ask("hello", "idle", agent="ops")
+        await place.world.begin("hang", "busy", agent="ops")
+        await place.reload(ops("Operate with care."))
+        await wait_all_tasks_blocked()
+        assert place.workers() == ["leased"]
+        assert (await place.world.call("abort", session="busy"))["aborted"]
+        await wait_all_tasks_blocked()
+        assert place.workers() == []
+        assert (await place.world.ask("hello again", "idle", agent="ops")).status == "ok"
+
+
+async def test_an_unchanged_agent_keeps_its_workers(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with serving(tmp_path, ops("Operate.")) as place:
+        await place.world.ask("hello", agent="ops")
+        await place.reload(ops("Operate.", pool=PoolSettings(min=0, max=5)))
+        await wait_all_tasks_blocked()
+        assert place.workers() == ["idle"]
+
+
+async def test_a_session_with_a_model_of_its_own_keeps_its_worker(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with serving(tmp_path, ops("Operate.")) as place:
+        await place.world.ask("hello", agent="ops")
+        await place.world.ask("/model large")
+        await place.world.ask("hello")
+        before = place.world.gateway.pool.statistics().workers
+        await place.reload(
+            Settings(agents={"ops": AgentSettings(append_system_prompt="Operate."), "new": AgentSettings()}, pool=FEW)
+        )
+        await wait_all_tasks_blocked()
+        assert [worker.id for worker in place.world.gateway.pool.statistics().workers] == [w.id for w in before]
+
+
+async def test_a_file_that_is_refused_changes_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with serving(tmp_path, Settings(pool=FEW)) as place:
+        with pytest.raises(SettingsError, match="line 3"):
+            await place.reload(SettingsError("line 3: no"))
+        assert place.told == []
+        assert place.world.gateway.pool.statistics().pool.max == 2
+
+
+async def test_limits_that_the_machine_cannot_hold_leave_all_as_it_was(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    greedy = PoolSettings(min=0, max=3, worker_memory=ByteCount(1 << 50))
+    async with serving(tmp_path, ops("Operate.")) as place:
+        await place.world.ask("hello", agent="ops")
+        with pytest.raises(UsageError):
+            await place.reload(ops("Operate with care.", pool=greedy))
+        await wait_all_tasks_blocked()
+        assert (place.workers(), place.told) == (["idle"], [])
+        answer = await place.reload(ops("Operate with care."))
+        assert answer["changed"] == ["agents.ops.append_system_prompt"], "compared with what still holds"
+
+
+async def test_what_waits_for_a_restart_is_told_each_time_and_not_taken_up(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with serving(tmp_path, Settings(pool=FEW)) as place:
+        wish = Settings(pool=FEW, store=StoreSettings(events=5))
+        for _ in range(2):
+            assert (await place.reload(wish))["needs_restart"] == ["store.events"]
+
+
+async def test_what_cannot_be_kept_warm_is_told_and_the_rest_holds(tmp_path: Path, autojump_clock: MockClock) -> None:
+    nowhere = AgentSettings(workspace=str(tmp_path / "no" / "such"))
+    warm = PoolSettings(min=0, max=3, prewarm=[Prewarm(agent="lost")])
+    async with serving(tmp_path, Settings(pool=FEW)) as place:
+        await place.reload(Settings(agents={"lost": nowhere}, pool=warm))
+        assert [event for event, _ in place.told] == ["prewarm_failed", "reloaded"]
+        assert place.world.gateway.pool.statistics().pool.max == 3
+
+
+async def test_the_default_agent_is_kept_warm_where_nothing_is_said(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with serving(tmp_path, Settings(pool=PoolSettings(min=1, max=2))) as place:
+        await place.serving.prewarm()
+        await wait_all_tasks_blocked()
+        assert place.workers() == ["idle"]
