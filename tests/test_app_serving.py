@@ -108,14 +108,16 @@ async def test_an_unchanged_agent_keeps_its_workers(tmp_path: Path, autojump_clo
 
 
 async def test_a_session_with_a_model_of_its_own_keeps_its_worker(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with serving(tmp_path, ops("Operate.")) as place:
+    def with_other(text: str) -> Settings:
+        operate = AgentSettings(append_system_prompt="Operate.")
+        return Settings(agents={"ops": operate, "other": AgentSettings(append_system_prompt=text)}, pool=FEW)
+
+    async with serving(tmp_path, with_other("before")) as place:
         await place.world.ask("hello", agent="ops")
         await place.world.ask("/model large")
         await place.world.ask("hello")
         before = place.world.gateway.pool.statistics().workers
-        await place.reload(
-            Settings(agents={"ops": AgentSettings(append_system_prompt="Operate."), "new": AgentSettings()}, pool=FEW)
-        )
+        await place.reload(with_other("after"))
         await wait_all_tasks_blocked()
         assert [worker.id for worker in place.world.gateway.pool.statistics().workers] == [w.id for w in before]
 
