@@ -113,8 +113,7 @@ async def test_a_session_with_a_model_of_its_own_keeps_its_worker(tmp_path: Path
         return Settings(agents={"ops": operate, "other": AgentSettings(append_system_prompt=text)}, pool=FEW)
 
     async with serving(tmp_path, with_other("before")) as place:
-        await place.world.ask("hello", agent="ops")
-        await place.world.ask("/model large")
+        await place.world.ask("/model large", agent="ops")
         await place.world.ask("hello")
         before = place.world.gateway.pool.statistics().workers
         await place.reload(with_other("after"))
