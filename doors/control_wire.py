@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from errors import PoolError, ProtocolViolation, error_from_wire
+from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import EMPTY, Message, Request
 
@@ -79,13 +79,14 @@ class ControlWire:
         self._socket.close()
 
     def send(self, request: Request) -> Address:
-        """Send a request; what is for it is kept from now on until ``forget``."""
+        """Send a request; what is for it is kept from now on until ``forget``. Raises UsageError: it cannot be said."""
+        line = _encode(request)
         address = Address("request", request.id)
         self._arrived[address] = collections.deque()
         self._socket.settimeout(None)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             # turned away at the door; the reason lies in what can still be read
-            self._socket.sendall(msgspec.json.encode(request) + b"\n")
+            self._socket.sendall(line)
         return address
 
     def forget(self, address: Address) -> None:
@@ -161,6 +162,13 @@ class ControlWire:
             raise TimeoutError from exc
         except ConnectionResetError:
             return b""
+
+
+def _encode(request: Request) -> bytes:
+    try:
+        return msgspec.json.encode(request) + b"\n"
+    except UnicodeEncodeError as exc:  # bytes of a command line that are no text
+        raise UsageError(f"what is asked for is not UTF-8 text: {exc}") from exc
 
 
 def _decode(line: bytes) -> Message | Pushed:

@@ -31,7 +31,7 @@ _LOOK_SECONDS = 600.0
 
 def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
     """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else it gets a name that nobody else has."""
-    return given(**options, text=text, run=key or uuid.uuid4().hex)
+    return given(**options, text=text, run=uuid.uuid4().hex if key is None else key)
 
 
 def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, place: str = "") -> dict[str, Any]:

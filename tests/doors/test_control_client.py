@@ -64,6 +64,16 @@ async def test_an_error_comes_back_as_the_class_it_left_as(path: Path) -> None:
     assert (await in_thread(talk, "crash")).code == "internal"
 
 
+async def test_what_is_no_text_is_not_asked_for_and_the_connection_goes_on(path: Path) -> None:
+    def talk() -> Any:
+        with ControlClient(path) as client:
+            with pytest.raises(UsageError, match="not UTF-8 text"):
+                client.call("echo", {"session": "\udcff"})
+            return client.call("echo", {"n": 1})
+
+    assert await in_thread(talk) == {"n": 1}
+
+
 async def test_a_call_without_an_answer_in_time_is_a_timeout(path: Path) -> None:
     def talk() -> None:
         with ControlClient(path) as client:

@@ -150,6 +150,7 @@ def test_the_prompt_is_the_argument_or_all_of_stdin() -> None:
 
 def test_a_run_has_the_name_that_was_given_or_one_of_its_own() -> None:
     assert run_params("hi", key="k", session="s", role=None) == {"session": "s", "text": "hi", "run": "k"}
+    assert run_params("hi", key="")["run"] == ""  # to be refused: a variable that was never set is no key
     names = {run_params("hi")["run"] for _ in range(10)}
     assert [len(name) for name in names] == [32] * 10
 
