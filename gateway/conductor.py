@@ -312,7 +312,7 @@ class Conductor:
         self._keep_time(run)
 
     def _keep_time(self, run: Run) -> None:
-        if run.deadline < math.inf:
+        if run.deadline < math.inf and run.name not in self._timers:  # a steer refused at once has come back already
             self._timers[run.name] = self._scheduler.alarm(run.deadline, self._expire, run)
 
 

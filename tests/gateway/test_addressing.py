@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from errors import PoolSaturated, UsageError
+from errors import Conflict, PoolSaturated, UsageError
 from gateway.hooks import AgentBootstrap, Drop, MessageSeen
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import Binding, RoleTables, RouterSettings, TelegramRoles
@@ -178,7 +178,18 @@ async def test_a_message_that_was_refused_is_new_when_it_comes_again(tmp_path: P
             await world.send("hello", source=telegram(message_id="m1"))
         world.launcher.running("hang").finish()
         await run.wait()
-        assert (await world.ask("hello", source=telegram(message_id="m1"))).text == "hello"
+        for _ in range(2):
+            assert (await world.ask("hello", source=telegram(message_id="m1"))).text == "hello"
+        assert world.launcher.prompts == ["hang", "hello"]
+
+
+async def test_a_message_with_its_own_key_and_other_words_is_a_conflict(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("hello", source=telegram(message_id="m1"), run="m1")
+        with pytest.raises(Conflict):
+            await world.send("hello, edited", source=telegram(message_id="m1"), run="m1")
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------

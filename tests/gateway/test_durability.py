@@ -198,5 +198,16 @@ async def test_runs_that_are_known_no_longer_leave_the_store(tmp_path: Path, aut
         assert list(store.runs) == [("uid:1000", "alice", "k2")]
 
 
+async def test_runs_that_give_way_to_new_ones_leave_the_store_too(tmp_path: Path, autojump_clock: MockClock) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store, runs=2) as world:
+        for key in ("k1", "k2", "k3"):
+            await world.ask("hello", run=key)
+        assert [run_id for _, _, run_id in store.runs] == ["k2", "k3"]
+    left = store.after_a_stop()
+    async with open_world(tmp_path, store=left, runs=1):
+        assert [run_id for _, _, run_id in left.runs] == ["k3"]
+
+
 def _texts(events: list[dict[str, Any]]) -> list[str]:
     return [event["data"]["delta"] for event in events]

@@ -8,7 +8,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolSaturated, UsageError
 from gateway.run import Run, RunOutcome
-from gateway.settings import GatewaySettings, QueueMode, QueueSettings
+from gateway.settings import GatewaySettings, Overflow, QueueMode, QueueSettings
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import World, open_world, telegram
 
@@ -257,8 +257,10 @@ async def test_new_limits_hold_for_what_comes_and_lose_nobody(tmp_path: Path, au
         worker = await _hanging(world)
         runs = [await world.begin(f"say {number}") for number in range(3)]
         world.gateway.reconfigure(
-            GatewaySettings(queue=QueueSettings(cap=1, mode=QueueMode.COLLECT)), world.gateway.shelf.parts
+            GatewaySettings(queue=QueueSettings(cap=1, overflow=Overflow.NEW)), world.gateway.shelf.parts
         )
+        with pytest.raises(PoolSaturated, match=r"gateway\.queue\.cap"):
+            await world.send("say 3", queue="followup")
         worker.finish()
         assert [outcome.text for outcome in await _outcomes(*runs)] == ["0", "1", "2"]
 

@@ -34,7 +34,7 @@ async def test_runs_that_never_began_are_run_in_the_order_of_their_acceptance(
     async with open_world(tmp_path, store=store) as world:
         await world.begin("hang", run="k0")
         world.launcher.running("hang").refuses_steers = True
-        for number, mode in enumerate(("followup", "collect", "followup", "steer"), 1):
+        for number, mode in enumerate(("followup", "collect", "collect", "steer"), 1):
             await world.begin(f"say {number}", run=f"k{number}", queue=mode)
         left = store.after_a_crash()
     async with open_world(tmp_path, store=left) as world:

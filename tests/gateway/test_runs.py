@@ -130,7 +130,13 @@ async def test_a_key_with_another_body_is_a_conflict(tmp_path: Path, autojump_cl
     async with open_world(tmp_path) as world:
         await world.ask("hello", run="k1")
         message = {"text": "hello", "session": "alice", "run": "k1"}
-        for other in ({"text": "hello!"}, {"role": "writer"}, {"agent": "ops"}, {"images": [{"data": "AA=="}]}):
+        for other in (
+            {"text": "hello!"},
+            {"role": "writer"},
+            {"agent": "ops"},
+            {"lane": "cron"},
+            {"images": [{"data": "AA=="}]},
+        ):
             with pytest.raises(Conflict, match="k1"):
                 await world.call("agent", **{**message, **other})
         assert world.launcher.prompts == ["hello"]
@@ -176,6 +182,24 @@ async def test_a_prompt_under_the_key_of_an_outcome_that_was_let_go_says_so(
             outcome = await world.call("prompt", text="hello", session="alice", run="k1")
         assert (outcome["status"], outcome["error"]["code"]) == ("error", "usage")
         assert world.launcher.prompts == ["hello", "other"]
+
+
+async def test_runs_wait_for_workers_in_any_number(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """Beyond what direct acquires may: they are durable, and bounded by the lanes."""
+    async with open_world(tmp_path, workers=1) as world:
+        await world.begin("hang", "first")
+        runs = [await world.send("say on", f"session {number}") for number in range(60)]
+        await wait_all_tasks_blocked()
+        assert len(await world.call("waiting.list")) == 60
+        world.launcher.running("hang").finish()
+        assert {(await run.wait()).text for run in runs} == {"on"}
+
+
+async def test_a_run_that_wants_no_new_worker_starts_none(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        outcome = await world.ask("hello", spawn=False)
+        assert outcome.error is not None
+        assert (outcome.error.code, world.launcher.starts) == ("saturated", [])
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------

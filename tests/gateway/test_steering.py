@@ -1,26 +1,19 @@
-"""Messages put into the running turn: taken, refused, never seen, cut off by an abort, a compaction or a death."""
+"""Messages put into the running turn: taken, refused, never seen, kept out of a compaction."""
 
 from pathlib import Path
 
 import pytest
-import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from tests.gateway.workers import GatewayWorker
-from tests.gateway.world import WholeStore, World, open_world
-
-
-async def _hanging(world: World) -> GatewayWorker:
-    await world.begin("hang", run="first")
-    return world.launcher.running("hang")
+from tests.gateway.world import WholeStore, open_world
 
 
 async def test_a_message_while_the_session_is_busy_goes_into_the_running_turn(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         steered = await world.begin("left")
         assert worker.steers == ["left"]
         worker.consume()
@@ -36,7 +29,7 @@ async def test_a_steered_run_tells_its_own_story_and_whose_turn_it_is_in(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         await world.begin("left", run="second")
         worker.consume()
         worker.finish()
@@ -49,7 +42,7 @@ async def test_a_steer_that_the_worker_refuses_has_a_turn_of_its_own_and_comes_f
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         worker.refuses_steers = True
         steered = await world.begin("say second")
         later = await world.begin("say third", queue="followup")
@@ -60,7 +53,7 @@ async def test_a_steer_that_the_worker_refuses_has_a_turn_of_its_own_and_comes_f
 
 async def test_a_steer_that_the_turn_never_saw_has_a_turn_of_its_own(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         seen = await world.begin("say 1")
         worker.consume()
         unseen = [await world.begin(f"say {number}") for number in (2, 3)]
@@ -84,7 +77,7 @@ async def test_before_its_first_word_and_during_a_compaction_a_turn_takes_nothin
         with pytest.raises(UsageError, match="takes messages now"):
             await world.call("steer", session="alice", text="now")
         await world.call("abort", session="alice", clear=True)
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         worker.tell("compaction", phase="start", reason="threshold")
         await wait_all_tasks_blocked()
         follow_up = await world.begin("say 2")
@@ -117,7 +110,7 @@ async def test_what_a_worker_throws_away_at_the_end_of_its_run_was_never_seen(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         steered = await world.begin("say again")
         worker.steers.clear()
         worker.tell("done", stop_reason="error")
@@ -146,7 +139,7 @@ async def test_of_a_prompt_that_is_sent_again_the_steers_have_turns_of_their_own
 
 async def test_a_steer_never_overtakes_what_waits(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         first = await world.begin("say 1", queue="followup")
         second = await world.begin("say 2", queue="steer")
         assert worker.steers == []
@@ -158,7 +151,7 @@ async def test_steers_of_the_method_go_into_the_turn_or_are_refused(tmp_path: Pa
     async with open_world(tmp_path) as world:
         with pytest.raises(UsageError, match="send it as a run"):
             await world.call("steer", session="alice", text="left")
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         accepted = await world.call("steer", session="alice", text="left", run="k1")
         assert (accepted["run_id"], accepted["status"]) == ("k1", "accepted")
         await wait_all_tasks_blocked()
@@ -169,7 +162,7 @@ async def test_steers_of_the_method_go_into_the_turn_or_are_refused(tmp_path: Pa
 
 async def test_a_slash_command_is_no_steer(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         for command in ("/reset", "/status", " /stop now", "/queue followup text"):
             with pytest.raises(UsageError, match="a slash command is no message for a turn"):
                 await world.call("steer", session="alice", text=command)
@@ -186,7 +179,7 @@ async def test_steers_reach_the_worker_in_the_order_of_their_arrival(
 ) -> None:
     store = WholeStore()
     async with open_world(tmp_path, store=store) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         store.hold_commits()
         texts = [f"text {number}" for number in range(count)]
         for text in texts:
@@ -200,125 +193,8 @@ async def test_steers_reach_the_worker_in_the_order_of_their_arrival(
 
 async def test_an_image_is_never_steered(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
+        worker = await world.hanging(run="first")
         run = await world.begin("say look", images=[{"data": "AA=="}])
         assert worker.steers == []
         worker.finish()
         assert (await run.wait()).text == "look"
-
-
-# --- ends -------------------------------------------------------------------------------------------------------------
-
-
-async def test_an_abort_ends_steered_runs_with_the_turn_and_leaks_nothing_into_the_next(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
-        taken = await world.begin("left")
-        worker.consume()
-        untaken = await world.begin("right")
-        await world.call("abort", session="alice")
-        for run in (world.run("first"), taken, untaken):
-            assert (await run.wait()).reason == "interrupted"
-        await world.ask("say next")
-        assert world.launcher.prompts == ["hang", "say next"]
-        assert worker.steers == []
-        world.assert_at_rest()
-
-
-async def test_an_abort_of_a_steered_run_is_an_abort_of_its_turn(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await _hanging(world)
-        await world.begin("left", run="second")
-        assert (await world.call("abort", session="alice", run="second"))["aborted"] is True
-        assert (await world.run("first").wait()).reason == "interrupted"
-        assert (await world.run("second").wait()).reason == "interrupted"
-
-
-@pytest.mark.parametrize("how", ["time", "abort"])
-async def test_a_steer_that_is_under_way_when_its_turn_is_ended_ends_with_it(
-    tmp_path: Path, autojump_clock: MockClock, how: str
-) -> None:
-    """The worker neither answers the steer nor heeds the abort, and is killed."""
-    async with open_world(tmp_path) as world:
-        leader = await world.begin("stubborn", timeout=10)
-        world.launcher.running("stubborn").ignores_steers = True
-        steered = await world.begin("left")
-        if how == "abort":
-            await world.call("abort", session="alice")
-        with trio.fail_after(60):
-            outcomes = [await run.wait() for run in (leader, steered)]
-        assert [outcome.reason for outcome in outcomes] == ["interrupted" if how == "abort" else "timeout"] * 2
-        assert (await world.ask("say next")).text == "next"
-        assert world.launcher.prompts == ["stubborn", "say next"]
-        world.assert_at_rest()
-
-
-async def test_a_steer_that_is_under_way_can_be_aborted(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
-        worker.ignores_steers = True
-        await world.begin("left", run="second")
-        assert (await world.call("abort", session="alice", run="second"))["aborted"] is True
-        with trio.fail_after(60):
-            assert (await world.run("second").wait()).reason == "interrupted"
-        assert trio.current_time() == 0
-        world.assert_at_rest()
-
-
-async def test_a_worker_that_dies_with_a_steer_it_took_and_the_model_never_saw_leaves_it_to_the_next(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
-        seen = await world.begin("say seen")
-        worker.consume()
-        unseen = await world.begin("say unseen")
-        worker.die()
-        assert (await world.run("first").wait()).status == "error"
-        assert (await seen.wait()).status == "error"
-        assert (await unseen.wait()).text == "unseen"
-        assert world.launcher.prompts == ["hang", "say unseen"]
-        world.assert_at_rest()
-
-
-@pytest.mark.parametrize("ignores", [False, True])
-async def test_a_steer_at_the_very_moment_of_the_turns_end_is_not_lost(
-    tmp_path: Path, autojump_clock: MockClock, *, ignores: bool
-) -> None:
-    async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
-        worker.ignores_steers = ignores
-        worker.finish("end")
-        steered = await world.send("say late")
-        with trio.fail_after(120):
-            assert (await steered.wait()).text == "late"
-        assert (await world.run("first").wait()).text == "end"
-        world.assert_at_rest()
-
-
-async def test_the_end_of_the_gateway_while_a_steer_is_under_way_leaves_it_told(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    store = WholeStore()
-    async with open_world(tmp_path, store=store) as world:
-        worker = await _hanging(world)
-        worker.ignores_steers = True
-        await world.begin("left", run="second")
-    async with open_world(tmp_path, store=store.after_a_stop()) as world:
-        outcome = await world.run("second").wait()
-        assert outcome.error is not None
-        assert outcome.error.code == "interrupted"
-
-
-async def test_time_for_a_steer_that_became_a_follow_up_runs_on(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        worker = await _hanging(world)
-        worker.refuses_steers = True
-        run = await world.begin("left", timeout=5)
-        assert (await run.wait()).reason == "timeout"
-        assert trio.current_time() == 5
-        worker.finish()
-        await world.run("first").wait()
-        world.assert_at_rest()

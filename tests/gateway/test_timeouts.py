@@ -206,6 +206,26 @@ async def test_the_clock_of_the_next_turn_runs_again(tmp_path: Path, autojump_cl
         assert trio.current_time() == 10
 
 
+async def test_of_the_reasons_to_end_a_turn_the_first_counts(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("stubborn", timeout=10)
+        await trio.sleep(9.5)
+        await world.call("abort", session="alice")
+        assert (await run.wait()).reason == "interrupted"
+        assert trio.current_time() > 10
+
+
+async def test_a_turn_that_ends_by_itself_before_it_heeds_the_abort_has_its_result(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("stubborn")
+        await world.call("abort", session="alice")
+        world.launcher.running("stubborn").finish("done all the same")
+        outcome = await run.wait()
+        assert (outcome.status, outcome.text) == ("ok", "done all the same")
+
+
 # --- aborts -----------------------------------------------------------------------------------------------------------
 
 

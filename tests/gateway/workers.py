@@ -23,6 +23,8 @@ class GatewayWorker(MemoryWorker):
     refuses_steers = False
     ignores_steers = False
     """They are not answered."""
+    tells_queue = True
+    """Whether it says how many steers wait."""
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
@@ -118,7 +120,8 @@ class GatewayWorker(MemoryWorker):
         """The model is told what was steered in."""
         self.launcher.transcripts[self.file] += self.steers
         self.steers.clear()
-        self.tell("queue_update", steers=0, follow_ups=0)
+        if self.tells_queue:
+            self.tell("queue_update", steers=0, follow_ups=0)
 
     def die(self) -> None:
         self.transport.exit(signal=9)
@@ -126,14 +129,13 @@ class GatewayWorker(MemoryWorker):
     # --- other requests -----------------------------------------------------------------------------------------------
 
     def steer(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        if self.ignores_steers:
-            return None
         if self.refuses_steers or self.running is None:
             self.refuse(request, "not_running", "no run takes a steer")
             return None
         self.steers.append(request["params"]["text"])
-        self.tell("queue_update", steers=len(self.steers), follow_ups=0)
-        return {"queued": "steer"}
+        if self.tells_queue:
+            self.tell("queue_update", steers=len(self.steers), follow_ups=0)
+        return None if self.ignores_steers else {"queued": "steer"}
 
     def abort(self, request: dict[str, Any]) -> dict[str, Any]:
         if self.text.startswith("stubborn"):

@@ -27,7 +27,7 @@ from store import Store
 from store.records import Loaded, RunKey, RunRow, SessionRow, StoreStatistics
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.events.stand_in import MemoryStore
-from tests.gateway.workers import GatewayLauncher
+from tests.gateway.workers import GatewayLauncher, GatewayWorker
 from wire.units import decode_unit
 
 __all__ = ["PROFILES", "WholeStore", "World", "open_world", "telegram"]
@@ -158,6 +158,11 @@ class World:
         await wait_all_tasks_blocked()
         return run
 
+    async def hanging(self, **params: Any) -> GatewayWorker:
+        """Begin a turn of alice's that runs until the test ends it; the worker that has it."""
+        await self.begin("hang", **params)
+        return self.launcher.running("hang")
+
     async def ask(self, text: str, session: str | None = "alice", **params: Any) -> RunOutcome:
         """Send a message and wait for its outcome."""
         run = await self.send(text, session, **params)
@@ -185,7 +190,10 @@ class World:
         assert self.state(session) == "READY"
         assert not self.gateway.conductor.lanes.is_busy(session)
         assert self.gateway.ledger.live == 0
-        assert self.gateway.conductor.lanes.snapshot().running == 0
+        conductor = self.gateway.conductor
+        assert conductor.lanes.snapshot().running == 0
+        kept = (conductor._turns, conductor._runs, conductor._timers, conductor._refused, conductor._scheduler._alarms)
+        assert [len(things) for things in kept] == [0] * len(kept)
 
 
 @asynccontextmanager
