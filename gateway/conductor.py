@@ -1,16 +1,14 @@
 """The conductor: performs what the lanes decide, and runs the turns and the exclusive jobs they start."""
 
 import math
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from itertools import count
-from typing import assert_never
+from typing import Protocol, assert_never
 
 import trio
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from errors import AcquireTimeout, PoolError, PoolSaturated, RequestTimeout, RunAborted
-from gateway.desk import Desk
+from errors import PoolError, PoolSaturated, RequestTimeout, RunAborted
+from gateway.jobs import Jobs
 from gateway.lanes import LaneMachine
 from gateway.lanes.actions import AbortTurn, Action, RefusalReason, Refuse, StartTurn, Steer
 from gateway.lanes.stimuli import Clear, SteerRefused, Submit, TurnEnded, TurnSteerable, Withdraw
@@ -18,44 +16,54 @@ from gateway.ledger import Ledger
 from gateway.replies import Reply
 from gateway.run import Run, RunOutcome, interrupted
 from gateway.scheduler import Scheduler
-from gateway.settings import GatewaySettings, QueueMode
-from gateway.turn import Ending, Turn, TurnReport
+from gateway.settings import GatewaySettings
+from gateway.turn import Ending, Turn, TurnDesk, TurnReport
 from pool.lease import Lease
 from pool.timers import Timer
 
-__all__ = ["Conductor", "Job"]
+__all__ = ["Conductor", "ConductorDesk"]
 
 
-class Job:
-    """Somebody wants a session to itself for a while: no turn runs meanwhile, none starts."""
+class ConductorDesk(TurnDesk, Protocol):
+    """What the conductor and its turns ask of the gateway."""
 
-    def __init__(self, name: str, session: str) -> None:
-        self.name = name
-        self.session = session
-        self.turn: str | None = None
-        self.refusal: str | None = None
-        self.decided = trio.Event()
-        """It has its turn, or never will."""
+    def began(self, turn: Turn) -> None:
+        """The session is in its turn."""
+        ...
+
+    async def shape(self, turn: Turn, report: TurnReport) -> Reply | None:
+        """What of the turn's answer is shown; None where it has none. Raises nothing that concerns this turn alone."""
+        ...
+
+    def outcome(self, report: TurnReport, reply: Reply | None, run: Run) -> RunOutcome:
+        """What one of the turn's runs is told."""
+        ...
+
+    def ended(self, turn: Turn, report: TurnReport) -> None:
+        """The session's turn is over, however it ended."""
+        ...
 
 
 class Conductor:
-    """Runs and jobs on their way through the lanes. All of it belongs to the nursery it is given."""
+    """Runs and jobs on their way through the lanes; implements ``gateway.turn.TurnLanes``.
 
-    def __init__(
-        self, settings: GatewaySettings, ledger: Ledger, desk: Callable[["Conductor"], Desk], nursery: trio.Nursery
-    ) -> None:
+    All of it belongs to the nursery it is given.
+    """
+
+    def __init__(self, settings: GatewaySettings, ledger: Ledger, desk: ConductorDesk, nursery: trio.Nursery) -> None:
         self._ledger = ledger
+        self._desk = desk
         self._nursery = nursery
         self._scheduler = Scheduler(settings.queue, self._perform)
         self._runs: dict[str, Run] = {}
         """Those that wait in a lane, by their names there."""
-        self._jobs: dict[str, Job] = {}
-        self._job_names = count(1)
+        self._jobs = Jobs(self._scheduler.tell)
+        self.occupy = self._jobs.occupy
+        self._held_turns = count(1)
         self._turns: dict[str, Turn] = {}
         self._timers: dict[str, Timer] = {}
         self._refused: dict[str, Refuse] = {}
         self._is_closing = False
-        self._desk = desk(self)
 
     async def run(self) -> None:
         """Keep the lanes' time until cancelled."""
@@ -137,55 +145,12 @@ class Conductor:
         """Begin no more turns: what waits is left to the supervisor's next life."""
         self._is_closing = True
 
-    # --- jobs ---------------------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def occupy(
-        self,
-        session: str,
-        *,
-        priority: int = 5,
-        timeout: float | None = None,  # noqa: ASYNC109  # for the wait alone
-    ) -> AsyncGenerator[None, None]:
-        """Have the session to oneself, once its running turn and what is ahead in its lane have ended.
-
-        Raises PoolSaturated when the lane refuses, AcquireTimeout when it takes longer than ``timeout`` seconds.
-        """
-        job = Job(f"j{next(self._job_names)}", session)
-        self._jobs[job.name] = job
-        self._scheduler.tell(
-            Submit(
-                run=job.name,
-                session=session,
-                text="",
-                mode=QueueMode.FOLLOWUP,
-                priority=priority,
-                exclusive=True,
-            )
-        )
-        try:
-            with trio.move_on_after(math.inf if timeout is None else timeout):
-                await job.decided.wait()
-            if not job.decided.is_set():
-                raise AcquireTimeout(f"session {session} was busy for all of {timeout:g} s", session=session)
-            if job.refusal is not None:
-                raise PoolSaturated(job.refusal, session=session, retry_after=1.0)
-            yield
-        finally:
-            self._jobs.pop(job.name, None)
-            if job.turn is not None:
-                self._scheduler.tell(TurnEnded(job.turn))
-            elif job.refusal is None:
-                self._scheduler.tell(Withdraw(job.name))
-
     # --- what the lanes decide ----------------------------------------------------------------------------------------
 
     def _perform(self, action: Action) -> None:
         match action:
             case StartTurn(runs=(name, *_)) if name in self._jobs:
-                job = self._jobs[name]
-                job.turn = action.turn
-                job.decided.set()
+                self._jobs.start(action)
             case StartTurn() if self._is_closing:
                 for name in action.runs:
                     self._take(name)
@@ -195,6 +160,8 @@ class Conductor:
                 self._turns[action.turn].steer(self._take(action.run))
             case AbortTurn():
                 self._turns[action.turn].end(Ending.INTERRUPTED)
+            case Refuse() if action.run in self._jobs:
+                self._jobs.refuse(action)
             case Refuse():
                 self._refuse(action)
             case _:
@@ -207,16 +174,11 @@ class Conductor:
 
     def _start(self, start: StartTurn) -> None:
         runs = [self._take(name) for name in start.runs]
-        turn = Turn(start, runs, self._desk)
+        turn = Turn(start, runs, self._desk, self)
         self._turns[turn.id] = turn
         self._nursery.start_soon(self._conduct, turn)
 
     def _refuse(self, refusal: Refuse) -> None:
-        job = self._jobs.get(refusal.run)
-        if job is not None:
-            job.refusal = refusal.text
-            job.decided.set()
-            return
         run = self._take(refusal.run)
         if not run.accepted_seq:
             self._refused[run.name] = refusal  # its caller is still being told whether it is accepted
@@ -246,11 +208,12 @@ class Conductor:
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def steerable(self, turn: Turn, *, now: bool) -> None:
-        """See ``TurnDesk.steerable``."""
-        self._scheduler.tell(TurnSteerable(turn.id, now))
+        """See ``TurnLanes.steerable``."""
+        if turn.held is None:
+            self._scheduler.tell(TurnSteerable(turn.id, now))
 
     def take_back(self, turn: Turn, run: Run) -> None:
-        """A steer that its turn did not take waits for a turn of its own."""
+        """See ``TurnLanes.take_back``."""
         self._put_back(run)
         self._scheduler.tell(SteerRefused(turn.id, run.name))
 
@@ -258,14 +221,14 @@ class Conductor:
         """Run a turn on a lease that its caller holds, beside the lanes; the run's time begins."""
         run.begin_time(trio.current_time())
         start = StartTurn(
-            turn=f"h{next(self._job_names)}",
+            turn=f"h{next(self._held_turns)}",
             session=run.request.session,
             lane=run.request.lane,
             priority=run.request.priority,
             runs=(run.name,),
             text=run.request.text,
         )
-        turn = self._turns[start.turn] = Turn(start, [run], self._desk, held=lease)
+        turn = self._turns[start.turn] = Turn(start, [run], self._desk, self, held=lease)
         await self._conduct(turn)
 
     async def _conduct(self, turn: Turn) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import trio
@@ -26,7 +26,7 @@ from store import Store
 from wire.envelope import Channel
 from wire.messages import ErrorBody, PromptResult
 
-__all__ = ["Desk", "TurnLanes"]
+__all__ = ["Desk"]
 
 _REASONS = {
     "stop": DoneReason.COMPLETED,
@@ -41,24 +41,11 @@ _SHAPING = ("tool:", "compaction:")
 """Events that a reply may have to show something of."""
 
 
-class TurnLanes(Protocol):
-    """The part of the conductor that turns report to."""
-
-    def steerable(self, turn: Turn, *, now: bool) -> None:
-        """The turn takes steers from now on, or no longer."""
-        ...
-
-    def take_back(self, turn: Turn, run: Run) -> None:
-        """The turn did not take this run's steer."""
-        ...
-
-
 class Desk:
-    """Implements ``gateway.turn.TurnDesk`` for all turns."""
+    """Implements ``gateway.conductor.ConductorDesk``."""
 
     def __init__(
         self,
-        lanes: TurnLanes,
         *,
         pool: Pool,
         store: Store,
@@ -68,7 +55,6 @@ class Desk:
         shelf: ProfileShelf,
         permissions: Permissions,
     ) -> None:
-        self._lanes = lanes
         self._pool = pool
         self._store = store
         self._bus = bus
@@ -143,15 +129,6 @@ class Desk:
         """See ``TurnDesk.room``."""
         await self._store.room()
 
-    def steerable(self, turn: Turn, *, now: bool) -> None:
-        """See ``TurnDesk.steerable``."""
-        if turn.held is None:
-            self._lanes.steerable(turn, now=now)
-
-    def refuse_steer(self, turn: Turn, run: Run) -> None:
-        """See ``TurnDesk.refuse_steer``."""
-        self._lanes.take_back(turn, run)
-
     def awaits_person(self, turn: Turn, *, now: bool) -> None:
         """See ``TurnDesk.awaits_person``."""
         if now:
@@ -207,6 +184,8 @@ class Desk:
         """What one of the turn's runs is told."""
         facts: dict[str, Any] = {"worker": report.worker, "level": report.level, "waited": report.waited}
         now, result = self._ledger.now(), report.result
+        if run in report.cut_off and report.why is not None:
+            return outcome_of_error(run, report.why, ended_at=now, **facts)
         if report.error is not None or result is None or reply is None:
             why = report.error or InternalError("the turn ended without a result")
             said = {} if result is None or reply is None else {"text": reply.text, "usage": result.usage}

@@ -69,7 +69,16 @@ class Gateway:
         self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
         self.sessions = Sessions(settings, store, bus, pool, clock=clock)
         self.ledger = Ledger(settings, store, bus, clock=clock)
-        self.conductor = Conductor(settings, self.ledger, self._make_desk, nursery)
+        desk = Desk(
+            pool=pool,
+            store=store,
+            bus=bus,
+            ledger=self.ledger,
+            sessions=self.sessions,
+            shelf=self.shelf,
+            permissions=self.permissions,
+        )
+        self.conductor = Conductor(settings, self.ledger, desk, nursery)
         self.session_desk = SessionDesk(
             pool=pool,
             bus=bus,
@@ -95,18 +104,6 @@ class Gateway:
         self.holds = Holds(pool=pool, conductor=self.conductor, sessions=self.sessions, shelf=self.shelf)
         self.delegation = Delegation(
             settings, intake=self.intake, conductor=self.conductor, bus=bus, start_soon=nursery.start_soon
-        )
-
-    def _make_desk(self, conductor: Conductor) -> Desk:
-        return Desk(
-            conductor,
-            pool=self.pool,
-            store=self.store,
-            bus=self.bus,
-            ledger=self.ledger,
-            sessions=self.sessions,
-            shelf=self.shelf,
-            permissions=self.permissions,
         )
 
     def shut_down(self) -> None:

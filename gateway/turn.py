@@ -18,7 +18,7 @@ from gateway.run import Run
 from pool.lease import Lease, PromptStream
 from wire.messages import PromptParams, PromptResult
 
-__all__ = ["Ending", "Turn", "TurnDesk", "TurnReport"]
+__all__ = ["Ending", "Turn", "TurnDesk", "TurnLanes", "TurnReport"]
 
 _MAX_RETRIES = 2
 
@@ -37,7 +37,8 @@ class Ending(StrEnum):
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a turn: a ``result``, an ``error``, or both where it was ended early.
 
-    ``unconsumed``: runs steered into it that it never saw.
+    ``unconsumed``: runs steered into it that it never saw. ``cut_off``: those that, unseen, end with it because it was
+    to be ended early; ``why`` is their error, also where the turn came to its own end before it heeded that.
     """
 
     result: PromptResult | None
@@ -46,6 +47,8 @@ class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
     level: str | None
     waited: float | None
     unconsumed: tuple[Run, ...]
+    cut_off: tuple[Run, ...] = ()
+    why: PoolError | None = None
 
 
 class TurnDesk(Protocol):
@@ -67,23 +70,29 @@ class TurnDesk(Protocol):
         """Wait while too much of what was published is not yet on the disk."""
         ...
 
+    def awaits_person(self, turn: "Turn", *, now: bool) -> None:
+        """The turn waits for a person from now on, or no longer."""
+        ...
+
+
+class TurnLanes(Protocol):
+    """What a turn tells its session's lane."""
+
     def steerable(self, turn: "Turn", *, now: bool) -> None:
         """The turn takes steers from now on, or no longer."""
         ...
 
-    def refuse_steer(self, turn: "Turn", run: Run) -> None:
-        """The worker did not take the steer."""
-        ...
-
-    def awaits_person(self, turn: "Turn", *, now: bool) -> None:
-        """The turn waits for a person from now on, or no longer."""
+    def take_back(self, turn: "Turn", run: Run) -> None:
+        """The worker did not take the steer: it waits for a turn of its own."""
         ...
 
 
 class Turn:
     """One turn of one session. ``execute`` runs it; everything else may be called meanwhile, from any task."""
 
-    def __init__(self, start: StartTurn, runs: list[Run], desk: TurnDesk, *, held: Lease | None = None) -> None:
+    def __init__(
+        self, start: StartTurn, runs: list[Run], desk: TurnDesk, lanes: TurnLanes, *, held: Lease | None = None
+    ) -> None:
         """``held``: a lease that somebody else took and will give back; without one the turn takes its own."""
         self.id = start.turn
         self.session = start.session
@@ -91,6 +100,7 @@ class Turn:
         self.held = held
         self.runs = runs
         """Whom it answers for; those whose steers it has taken are added."""
+        self._began_with = len(runs)
         self.leader = runs[0]
         self.deadline = max(run.deadline for run in runs)
         self.style = ReplyStyle()
@@ -99,6 +109,7 @@ class Turn:
         self.leading = LeadingText()
         self._text = start.text
         self._desk = desk
+        self._lanes = lanes
         self._translator = Translator()
         self._scope = trio.CancelScope()
         self._moved = trio.Event()
@@ -116,6 +127,8 @@ class Turn:
         self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
         """Given to the worker, in this order."""
+        self._taken = 0
+        """So many of them, the first ones, it has said to have taken."""
         self._paused_at: float | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -142,9 +155,9 @@ class Turn:
             self._scope.cancel()
 
     def steer(self, run: Run) -> None:
-        """Put a run's text into the turn; ``refuse_steer`` follows where the worker does not take it."""
+        """Put a run's text into the turn; it waits anew where the worker does not take it."""
         if self._nursery is None or not self._is_prompting or self._ending is not None:
-            self._desk.refuse_steer(self, run)
+            self._lanes.take_back(self, run)
             return
         self.runs.append(run)  # it ends with the turn, unless the worker turns out never to have taken it
         self._steering.append(run)
@@ -168,6 +181,8 @@ class Turn:
             level=self._level,
             waited=self._waited,
             unconsumed=tuple(self._unconsumed()),
+            cut_off=tuple(self._cut_off()),
+            why=None if self._ending is None else self._end_of(self._ending),
         )
 
     async def _lease_and_run(self) -> None:
@@ -186,6 +201,7 @@ class Turn:
         """The prompt alone is sent again, to a worker that knows nothing of this turn."""
         for run in self._steered.copy():
             self._give_back(run)
+        self._taken = 0
         self._translator = Translator()
 
     async def _run_once(self) -> None:
@@ -278,8 +294,11 @@ class Turn:
         result = self._result
         if result is not None and (self._ending is None or result.stop_reason != "aborted"):
             return None
+        return self._end_of(self._ending)
+
+    def _end_of(self, ending: Ending | None) -> PoolError:
         when = "in its turn" if self._worker is not None else "before its turn began"
-        match self._ending:
+        match ending:
             case Ending.TIMEOUT:
                 return RequestTimeout(
                     f"the run of session {self.session} took longer than its timeout and was ended {when}",
@@ -300,7 +319,7 @@ class Turn:
 
     def _set_steerable(self, *, now: bool) -> None:
         self.takes_steers = now
-        self._desk.steerable(self, now=now)
+        self._lanes.steerable(self, now=now)
 
     # --- steers -----------------------------------------------------------------------------------------------------
 
@@ -317,6 +336,7 @@ class Turn:
             await self._desk.mark_started([run], self, lease.worker_id)
             self._steered.append(run)
             await lease.steer(run.request.text)
+            self._taken += 1
         except PoolError as exc:
             ends_with_the_turn = self._ending is not None or (_may_have_been_taken(exc) and not run.request.retry_safe)
             if not ends_with_the_turn:
@@ -326,7 +346,7 @@ class Turn:
         self.runs.remove(run)
         if run in self._steered:
             self._steered.remove(run)
-        self._desk.refuse_steer(self, run)
+        self._lanes.take_back(self, run)
 
     def _unconsumed(self) -> list[Run]:
         """Steers that the worker took and never saw; an abort ends them with the turn, so that they leak nowhere."""
@@ -336,6 +356,13 @@ class Turn:
         lost = self._steered[-left:]
         self.runs = [run for run in self.runs if run not in lost]
         return lost
+
+    def _cut_off(self) -> list[Run]:
+        """Of a turn that was to be ended: steers that it was not given, did not take, or had not looked at."""
+        if self._ending is None:
+            return []
+        seen = self._steered[: max(0, self._taken - self._translator.steers_left)]
+        return [run for run in self.runs[self._began_with :] if run not in seen]
 
 
 def _may_have_been_taken(error: PoolError) -> bool:
