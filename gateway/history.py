@@ -12,8 +12,10 @@ from wire.framing import DECODE_ERRORS
 
 __all__ = ["read_history"]
 
-_MAX_BYTES = 64 * 1024 * 1024
-"""Of a longer transcript only so much of its end is looked at."""
+_MAX_BYTES = 16 * 1024 * 1024
+"""Of a longer transcript only so much of its end is looked at. Twice the longest prompt; decoded it takes more."""
+_readers = trio.CapacityLimiter(2)
+"""However many ask, only so many transcripts are in memory for it."""
 
 
 class _Line(msgspec.Struct):
@@ -29,7 +31,7 @@ async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
     Raises UsageError when the file cannot be read.
     """
     try:
-        return await trio.to_thread.run_sync(_read, Path(transcript), limit)
+        return await trio.to_thread.run_sync(_read, Path(transcript), limit, limiter=_readers)
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as exc:

@@ -1,9 +1,12 @@
 """What was said, read from transcripts: only the latest, whatever state the file is in."""
 
+import contextlib
+import threading
 from pathlib import Path
 
 import msgspec
 import pytest
+import trio
 
 from errors import UsageError
 from gateway import history
@@ -45,3 +48,24 @@ async def test_of_a_long_transcript_only_the_end_is_read_from_a_whole_line_on(
     transcript = written(tmp_path / "t", "first", more=odd + last)
     monkeypatch.setattr(history, "_MAX_BYTES", len(odd) - odd.index(b"{") + len(last))
     assert await read_history(transcript, 9) == [{"text": "last"}]
+
+
+async def test_however_many_ask_only_two_transcripts_are_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transcript = written(tmp_path / "t", "a")
+    together = threading.Barrier(3)
+    readings = threading.Semaphore(0)
+
+    def read(_path: Path, _limit: int) -> list[dict[str, str]]:
+        readings.release()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(0.2)
+        return []
+
+    monkeypatch.setattr(history, "_read", read)
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(read_history, transcript, 9)
+    assert together.broken  # a third reading would have completed it
+    assert all(readings.acquire(blocking=False) for _ in range(3))
