@@ -127,8 +127,8 @@ class Turn:
         self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
         """Given to the worker, in this order."""
-        self._taken = 0
-        """So many of them, the first ones, it has said to have taken."""
+        self._seen = 0
+        """So many of them, the first ones, were looked at before the turn was to be ended."""
         self._paused_at: float | None = None
         self._nursery: trio.Nursery | None = None
 
@@ -201,7 +201,7 @@ class Turn:
         """The prompt alone is sent again, to a worker that knows nothing of this turn."""
         for run in self._steered.copy():
             self._give_back(run)
-        self._taken = 0
+        self._seen = 0
         self._translator = Translator()
 
     async def _run_once(self) -> None:
@@ -250,6 +250,8 @@ class Turn:
         is_first = True
         while (batch := await stream.take()) is not None:
             self._desk.publish(self, self._translator.take(batch))
+            if self._ending is None:
+                self._seen = self._translator.steers_seen
             if is_first or self._translator.compaction_changed:
                 self._set_steerable(now=not self._translator.is_compacting)
                 is_first = False
@@ -336,7 +338,6 @@ class Turn:
             await self._desk.mark_started([run], self, lease.worker_id)
             self._steered.append(run)
             await lease.steer(run.request.text)
-            self._taken += 1
         except PoolError as exc:
             ends_with_the_turn = self._ending is not None or (_may_have_been_taken(exc) and not run.request.retry_safe)
             if not ends_with_the_turn:
@@ -358,10 +359,10 @@ class Turn:
         return lost
 
     def _cut_off(self) -> list[Run]:
-        """Of a turn that was to be ended: steers that it was not given, did not take, or had not looked at."""
+        """Of a turn that was to be ended: steers that it had not looked at by then; it throws them away."""
         if self._ending is None:
             return []
-        seen = self._steered[: max(0, self._taken - self._translator.steers_left)]
+        seen = self._steered[: self._seen]
         return [run for run in self.runs[self._began_with :] if run not in seen]
 
 

@@ -40,12 +40,14 @@ class Translator:
 
     Attributes:
         steers_left: steers that the worker has taken, and the model not yet, as it told last.
+        steers_seen: those that went from the worker's queue, to the model or (at an abort) nowhere.
         is_compacting: whether a compaction is under way.
         compaction_changed: whether that has changed in the latest batch.
     """
 
     def __init__(self) -> None:
         self.steers_left = 0
+        self.steers_seen = 0
         self.is_compacting = False
         self.compaction_changed = False
         self._is_done = False
@@ -97,8 +99,10 @@ class Translator:
 
     def _queue(self, data: msgspec.Raw) -> None:
         """What a worker throws away at the end of a run was not taken by the model."""
-        if not self._is_done:
-            self.steers_left = words.steers_of(data)
+        if self._is_done:
+            return
+        before, self.steers_left = self.steers_left, words.steers_of(data)
+        self.steers_seen += max(0, before - self.steers_left)
 
     def _done(self, _data: msgspec.Raw) -> None:
         self._is_done = True

@@ -137,6 +137,33 @@ async def test_of_a_prompt_that_is_sent_again_the_steers_have_turns_of_their_own
         world.assert_at_rest()
 
 
+async def test_a_steer_that_was_not_seen_is_not_answered_by_a_turn_that_ends_before_it_heeds_an_interruption(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("stubborn", run="first")
+        worker = world.launcher.running("stubborn")
+        seen = await world.begin("seen")
+        worker.consume()
+        unseen = await world.begin("unseen")
+        worker.ignores_steers = True
+        unanswered = await world.begin("unanswered")
+        newer = await world.begin("say newer", queue="interrupt")
+        worker.tell("queue_update", steers=0, follow_ups=0)
+        worker.finish("well before it")
+        outcomes = [await run.wait() for run in (world.run("first"), seen, unseen, unanswered, newer)]
+        assert [outcome.text for outcome in outcomes] == ["well before it", "well before it", "", "", "newer"]
+        assert [outcome.error.code if outcome.error else "" for outcome in outcomes] == [
+            "",
+            "",
+            "aborted",
+            "aborted",
+            "",
+        ]
+        assert world.launcher.prompts == ["stubborn", "say newer"]
+        world.assert_at_rest()
+
+
 async def test_a_steer_never_overtakes_what_waits(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         worker = await world.hanging(run="first")
