@@ -92,8 +92,6 @@ class Recovered(NamedTuple):
     """Accepted and never started."""
     interrupted: list[KnownRun]
     """Started and never ended; live until their end is told."""
-    ended: list[KnownRun]
-    """Those whose outcomes can be asked for."""
     dropped: list[RunKey]
     """Ended ones for which there is no room; the store forgets them too."""
 
@@ -212,10 +210,6 @@ class RunTable:
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
-    def next_expiry(self) -> float | None:
-        """When ``expire`` has something to do next, on the clock of ``now``; None = nothing to come."""
-        return self._timers.next_at()
-
     # --- recovery -------------------------------------------------------------------------------------------------
 
     def load(self, rows: Iterable[RunRow], *, wall_now: float, now: float) -> Recovered:
@@ -237,7 +231,6 @@ class RunTable:
         return Recovered(
             to_run=[run for run in runs if run.state is RunState.ACCEPTED],
             interrupted=[run for run in runs if run.state is RunState.STARTED],
-            ended=[run for run in ended if run.outcome is not None],
             dropped=dropped,
         )
 

@@ -18,11 +18,6 @@ class Gate:
         """Whether nothing waits for a commit."""
         return not self._held
 
-    @property
-    def held(self) -> int:
-        """How many durable events wait for a commit."""
-        return len(self._held)
-
     def number(self, count: int = 1, *, hold: bool = False) -> int:
         """Give out ``count`` seqs, return the first; with ``hold`` nothing from it on is seen before ``commit``."""
         first = self.last + 1

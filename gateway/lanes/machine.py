@@ -75,10 +75,6 @@ class LaneMachine:
         known = self._book.sessions.get(session)
         return tuple(entry.run for entry in known.queue) if known else ()
 
-    def is_busy(self, session: str) -> bool:
-        """Whether a new message would find others before it: a turn that runs, or messages that wait for theirs."""
-        return session in self._book.sessions
-
     def running_turn(self, session: str) -> str | None:
         """The session's turn; None while it has none."""
         known = self._book.sessions.get(session)

@@ -39,7 +39,7 @@ async def test_what_an_action_leads_to_is_handled_after_it_is_performed() -> Non
     scheduler = Scheduler(QueueSettings(), perform)
     scheduler.tell(_submit("a"))
     assert story == ["begin a", "begun a", "begin b", "begun b"]
-    assert not scheduler.lanes.is_busy("alice")
+    assert scheduler.lanes.snapshot().sessions == ()
 
 
 async def test_alarms_ring_at_their_time_in_their_order_unless_they_are_called_off(autojump_clock: MockClock) -> None:

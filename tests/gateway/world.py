@@ -188,9 +188,9 @@ class World:
     def assert_at_rest(self, session: str = "alice") -> None:
         """Nobody waits, nothing runs, the next message would begin at once."""
         assert self.state(session) == "READY"
-        assert not self.gateway.conductor.lanes.is_busy(session)
         assert self.gateway.ledger.live == 0
         conductor = self.gateway.conductor
+        assert session not in {busy.session for busy in conductor.lanes.snapshot().sessions}
         assert conductor.lanes.snapshot().running == 0
         kept = (conductor._turns, conductor._runs, conductor._timers, conductor._refused, conductor._scheduler._alarms)
         assert [len(things) for things in kept] == [0] * len(kept)

@@ -18,7 +18,7 @@ def test_a_held_event_hides_itself_and_what_follows() -> None:
     gate.number(2)
     gate.number(hold=True)
     gate.number(5)
-    assert (gate.head, gate.last, gate.held, gate.is_open) == (2, 8, 1, False)
+    assert (gate.head, gate.last, list(gate.cuts()), gate.is_open) == (2, 8, [3], False)
 
 
 def test_a_commit_shows_everything_up_to_the_next_held_event() -> None:

@@ -88,4 +88,4 @@ def test_clearing_after_an_interrupt_refuses_it_and_the_session_is_free_when_the
     turn = world.turn()
     world.turns.pop(turn)
     assert world.tell(TurnEnded(turn)) == []
-    assert not world.machine.is_busy("s")
+    assert not world.is_busy("s")

@@ -247,7 +247,7 @@ def test_evicting_the_next_message_of_a_session_in_line_puts_it_where_its_follow
     world.submit("c", session="4", lane="cron", priority=3)
     world.submit("d", session="4", lane="cron", priority=9)
     assert world.ends == {"a": "evicted"}
-    assert not world.machine.is_busy("2")
+    assert not world.is_busy("2")
     world.end("1")
     assert world.runs("4") == ("d",)
 

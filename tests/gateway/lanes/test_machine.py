@@ -47,14 +47,14 @@ def test_runs_of_one_session_are_strictly_serial_and_sessions_do_not_wait_for_ea
 
 def test_a_session_is_busy_from_its_first_message_until_its_last_turn_has_ended() -> None:
     world = World()
-    assert not world.machine.is_busy("s")
+    assert not world.is_busy("s")
     assert world.machine.running_turn("s") is None
     world.follow("a", "b")
     world.end()
-    assert world.machine.is_busy("s")
+    assert world.is_busy("s")
     assert world.machine.depth("s") == 0
     world.end()
-    assert not world.machine.is_busy("s")
+    assert not world.is_busy("s")
 
 
 def test_what_waits_is_served_by_priority_and_then_by_arrival() -> None:
@@ -99,7 +99,7 @@ def test_a_session_that_waits_for_a_slot_is_busy_and_its_next_message_waits_behi
     world = World(lanes={"cron": 1})
     world.submit("a", session="1", lane="cron")
     world.submit("b", session="2", lane="cron")
-    assert world.machine.is_busy("2")
+    assert world.is_busy("2")
     assert world.submit("c", QueueMode.STEER, session="2") == []
     assert world.machine.waiting("2") == ("b", "c")
 
@@ -177,7 +177,7 @@ def test_a_session_whose_only_message_in_line_is_withdrawn_is_free_and_the_line_
     for number in range(3):
         world.submit(f"r{number}", session=f"{number}", lane="cron")
     world.withdraw("r1")
-    assert not world.machine.is_busy("1")
+    assert not world.is_busy("1")
     world.end("0")
     assert world.runs("2") == ("r2",)
 
@@ -192,7 +192,7 @@ def test_clearing_a_lane_fails_the_waiting_ones_and_lets_the_turn_go_on() -> Non
     ]
     assert world.runs() == ("a",)
     assert world.end() == []
-    assert not world.machine.is_busy("s")
+    assert not world.is_busy("s")
 
 
 def test_clearing_a_session_that_is_free_does_nothing() -> None:

@@ -235,7 +235,7 @@ def test_only_consecutive_messages_of_one_lane_and_priority_that_are_no_holds_ar
     world.follow("low", mode=COLLECT, priority=1)
     world.pass_time(10)
     turns = []
-    while world.machine.is_busy("s"):
+    while world.is_busy("s"):
         world.end()
         turns.append(world.runs())
     assert turns == [("a", "b"), ("alone",), ("c",), ("hold",), ("d",), ("elsewhere",), ("low",), ()]
@@ -314,5 +314,5 @@ def test_clearing_a_session_that_gathers_frees_it_and_its_timer() -> None:
     world.follow("running", "a", mode=COLLECT)
     world.end()
     world.tell(Clear("s"))
-    assert not world.machine.is_busy("s")
+    assert not world.is_busy("s")
     assert world.machine.next_wakeup() is None

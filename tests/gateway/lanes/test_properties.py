@@ -83,7 +83,7 @@ class LanesHistory(RuleBasedStateMachine):
         self.runs += 1
         run = f"r{self.runs}"
         self.sequence[run] = self.runs
-        was_busy = self.world.machine.is_busy(session)
+        was_busy = self.world.is_busy(session)
         had_room = self.model._lane_is_full(lane) is False
         actions = self.world.submit(run, mode, session=session, priority=priority, lane=lane, exclusive=exclusive)
         if not was_busy and had_room:
@@ -177,7 +177,7 @@ class LanesHistory(RuleBasedStateMachine):
             expected = [*talk.shortened(), *talk.whole()] if talk else []
             assert self.world.machine.waiting(session) == tuple(message.run for message in expected)
             assert self.world.machine.depth(session) == len(expected)
-            assert self.world.machine.is_busy(session) is (talk is not None)
+            assert self.world.is_busy(session) is (talk is not None)
 
     def teardown(self) -> None:
         """When turns end and time passes, every run has ended somewhere, and nothing is left in the machine."""

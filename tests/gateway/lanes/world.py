@@ -133,6 +133,10 @@ class World:
     def prompt(self, session: str = "s") -> str:
         return self.turns[self.turn(session)].start.text
 
+    def is_busy(self, session: str = "s") -> bool:
+        """Whether a new message would find others before it: a turn that runs, or messages that wait for theirs."""
+        return session in self.sessions()
+
     def sessions(self) -> set[str]:
         return {figures.session for figures in self.machine.snapshot().sessions}
 
