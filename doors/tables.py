@@ -34,6 +34,7 @@ def status_view(document: Record, width: int) -> Group:
     if document["profiles"]:
         parts += [Text(), _profiles_table(document["profiles"], width)]
     parts += [Text(), _latency_table(document["latency"]), Text(), _sums(document), _guarantee(document)]
+    parts += _gateway_lines(document["gateway"])
     return Group(*parts)
 
 
@@ -172,6 +173,37 @@ def _by_name(counts: dict[str, int]) -> str:
 
 def _guarantee(document: Record) -> Text:
     return Text(clean(f"orphans   {document['guarantee']['level']}: {document['guarantee']['text']}"))
+
+
+def _gateway_lines(gateway: Record) -> list[Text]:
+    """Runs, what bounds them, events, the store; loud where somebody has to do something."""
+    lanes, store = gateway["lanes"], gateway["store"]
+    lines = [Text(clean(f"runs      {gateway['runs']} live  {lanes['waiting']} waiting{_lanes(lanes['lanes'])}"))]
+    lines += [Text.assemble(("asks      ", "yellow"), clean(_question(asked))) for asked in gateway["permissions"]]
+    lines.append(
+        Text(clean(f"events    head {gateway['events']['head']}  {gateway['events']['sleeping']} readers waiting"))
+    )
+    if store["degraded"]:
+        trouble = (
+            f"REFUSED: {store['last_error']}; {store['rows_waiting']} rows are held in memory, {store['lost']} lost"
+        )
+        lines.append(Text.assemble("store     ", (clean(trouble), "bold red")))
+    else:
+        lines.append(Text(clean(f"store     {store['rows_written']} rows written  {store['rows_waiting']} waiting")))
+    return lines
+
+
+def _lanes(lanes: Sequence[Record]) -> str:
+    """The named lanes that bound something."""
+    bounded = [lane for lane in lanes if lane["limit"] is not None]
+    return "".join(
+        f"  lane {lane['name']} {lane['running']}/{lane['limit']}, {lane['waiting']} waiting" for lane in bounded
+    )
+
+
+def _question(asked: Record) -> str:
+    call = asked["call"]
+    return f"{asked['session']}: {call['name']} {call['input_preview']} (pool approve|deny {call['id']})"
 
 
 def _worker_state(worker: Record) -> Text:

@@ -1,9 +1,8 @@
 """Which tool calls await a person's approval, and in which session: a decision finds its worker by the call's id."""
 
-from typing import Any
-
 from errors import UsageError
 from gateway.events.translate import Single
+from gateway.status import PendingPermission
 from wire.messages import ToolCallView
 
 __all__ = ["Permissions"]
@@ -49,6 +48,10 @@ class Permissions:
             raise UsageError(f"{len(found)} sessions have a call {call_id!r}; give the session too", call=call_id)
         return found[0]
 
-    def snapshot(self) -> list[dict[str, Any]]:
+    def snapshot(self) -> list[PendingPermission]:
         """Every call that awaits approval, with its session."""
-        return [{"session": key, "call": call} for key, calls in self._sessions.items() for call in calls.values()]
+        return [
+            PendingPermission(session=key, call=call)
+            for key, calls in self._sessions.items()
+            for call in calls.values()
+        ]

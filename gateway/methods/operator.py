@@ -8,6 +8,7 @@ from gateway.caller import Caller
 from gateway.methods.ports import SupervisorPort
 from gateway.requests import DrainRequest, ExplainRequest, NoParams, WorkerRequest
 from gateway.service import Gateway
+from gateway.status import GatewayFigures, StatusDocument
 from pool import stimuli
 from pool.snapshot import SessionFigures
 from router.keys import check_session_key
@@ -27,24 +28,20 @@ class OperatorMethods:
         """Answer."""
         return {}
 
-    async def status(self, _params: NoParams, _caller: Caller) -> Any:
+    async def status(self, _params: NoParams, _caller: Caller) -> StatusDocument:
         """Everything at one moment: the pool, its workers and waiters, sessions, runs, events, the store."""
-        statistics = self._pool.statistics()
-        document = msgspec.to_builtins(statistics)
-        lanes = self._gateway.conductor.lanes
-        return {
-            **document,
-            "sessions": [self._with_queued(session) for session in statistics.sessions],
-            "gateway": {
-                "runs": self._gateway.ledger.live,
-                "sessions": len(self._gateway.sessions),
-                "lanes": lanes.snapshot(),
-                "permissions": self._gateway.permissions.snapshot(),
-                "events": self._gateway.bus.statistics(),
-                "store": self._gateway.store.statistics(),
-            },
-            "supervisor": self._supervisor.facts(),
-        }
+        statistics, gateway = self._pool.statistics(), self._gateway
+        figures = GatewayFigures(
+            runs=gateway.ledger.live,
+            sessions=len(gateway.sessions),
+            lanes=gateway.conductor.lanes.snapshot(),
+            permissions=gateway.permissions.snapshot(),
+            events=gateway.bus.statistics(),
+            store=gateway.store.statistics(),
+        )
+        facts = msgspec.structs.asdict(statistics)
+        sessions = tuple(map(self._with_queued, statistics.sessions))
+        return StatusDocument(**{**facts, "sessions": sessions}, gateway=figures, supervisor=self._supervisor.facts())
 
     def _with_queued(self, session: SessionFigures) -> SessionFigures:
         """The pool's session, with the runs that wait behind another of the same session counted as waiting."""

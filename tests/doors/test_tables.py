@@ -1,12 +1,16 @@
 """What the status document looks like, and that nothing in it can break the picture."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
 from doors.tables import checks_table, explanation_table, sessions_table, status_view, waiting_table, workers_table
+from gateway.session_desk import SessionView
+from gateway.status import StatusDocument
 
 
 def worker(name: str, **others: Any) -> dict[str, Any]:
@@ -34,9 +38,15 @@ def worker(name: str, **others: Any) -> dict[str, Any]:
 
 def waiter(**others: Any) -> dict[str, Any]:
     base = {"request": "r1", "session": "grace", "priority": 5, "priority_now": 6.5, "waited": 4.6, "position": 1}
-    return base | {"why": "all 4 workers are busy"} | others
+    return base | {"profile": "a1b2c3d4", "expires_in": None, "why": "all 4 workers are busy"} | others
 
 
+def session(key: str, **others: Any) -> dict[str, Any]:
+    base = {"key": key, "state": "parked", "worker": None, "holds": 0, "busy": False, "waiting": 0, "transcript": None}
+    return base | {"failed": None} | others
+
+
+NOTHING_OF_ITS_OWN = dict.fromkeys(("model", "thinking", "queue_mode", "last_run", "channel"))
 CONVERSATIONS: list[dict[str, Any]] = [
     {
         "key": "ada",
@@ -47,6 +57,7 @@ CONVERSATIONS: list[dict[str, Any]] = [
         "turn": "t1",
         "waiting": 2,
         "transcript": "/data/2026.jsonl",
+        **NOTHING_OF_ITS_OWN,
         "created_at": 0.0,
         "updated_at": 0.0,
         "pending_permissions": [{"id": "c1", "name": "exec", "input_preview": "ls"}],
@@ -60,6 +71,7 @@ CONVERSATIONS: list[dict[str, Any]] = [
         "turn": None,
         "waiting": 0,
         "transcript": None,
+        **NOTHING_OF_ITS_OWN,
         "created_at": 0.0,
         "updated_at": 0.0,
         "pending_permissions": [],
@@ -74,22 +86,31 @@ DOCUMENT: dict[str, Any] = {
         "stopping": 0,
         "waiting": 1,
         "max": 4,
+        "min": 1,
         "mode": "paused",
+        "limits": {},
     },
     "counters": {
         "spawned": 9,
         "exits": {"evicted": 2, "crashed": 1},
+        "evicted": 2,
+        "parked": 3,
+        "resumed": 4,
         "grants": {"bound": 120, "hard": 0},
+        "releases": 118,
+        "lost": 1,
+        "active": 1,
         "enqueued": 20,
         "served": 17,
         "expired": 1,
         "refused": 0,
+        "cancelled": 2,
     },
     "workers": [worker("w1", state="leased", session="ada", turn_age=12.0), worker("w2", suspended=True)],
     "waiting": [waiter()],
     "sessions": [
-        {"key": "ada", "state": "active", "worker": "w1", "holds": 1, "waiting": 0, "transcript": "/t", "failed": None},
-        {"key": "bob", "state": "parked", "worker": None, "holds": 0, "waiting": 0, "transcript": None, "failed": "x"},
+        session("ada", state="active", worker="w1", holds=1, transcript="/t"),
+        session("bob", failed="x"),
     ],
     "profiles": [
         {
@@ -97,18 +118,48 @@ DOCUMENT: dict[str, Any] = {
             "agent": "main",
             "role": "default",
             "live": 3,
+            "starting": 0,
             "warm": 1,
             "min": 1,
             "waiting": 1,
             "breaker": "open",
+            "retry_in": 4.0,
             "last_error": "boom",
         }
     ],
     "latency": {
         "acquire": {"count": 3, "p50": 0.0004, "p99": 0.12, "max": 3.2},
-        "turn": {"count": 0, "p50": 0.0, "p99": 0.0, "max": 0.0},
+        **{name: {"count": 0, "p50": 0.0, "p99": 0.0, "max": 0.0} for name in ("reset", "spawn", "turn")},
     },
     "guarantee": {"level": "cgroup", "text": "nothing survives"},
+    "gateway": {
+        "runs": 3,
+        "sessions": 2,
+        "lanes": {
+            "running": 2,
+            "waiting": 1,
+            "lanes": [
+                {"name": "cron", "limit": 1, "running": 1, "waiting": 4},
+                {"name": "main", "limit": None, "running": 1, "waiting": 0},
+            ],
+            "sessions": [],
+        },
+        "permissions": [{"session": "ada", "call": {"id": "c1", "name": "exec", "input_preview": "ls"}}],
+        "events": {
+            **dict.fromkeys(("last_seq", "ring_floor", "ring_bytes", "ring_sessions", "unseen", "handlers"), 0),
+            **dict.fromkeys(("handler_failures", "events", "text_pieces", "snapshots"), 0),
+            "head": 10_234,
+            "sleeping": 5,
+        },
+        "store": {
+            "rows_waiting": 2,
+            "bytes_waiting": 100,
+            "rows_written": 77,
+            "degraded": False,
+            "lost": 0,
+            "last_error": None,
+        },
+    },
     "supervisor": {"pid": 4242, "uptime": 93_784.0, "version": "0.1.0", "socket": "/run/p.sock", "data_dir": "/x"},
 }
 
@@ -136,9 +187,30 @@ def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_
         "2 evicted  1 crashed",
         "120 bound",
         "nothing survives",
+        "3 live  1 waiting  lane cron 1/1, 4 waiting",
+        "ada: exec ls (pool approve|deny c1)",
+        "head 10234",
+        "77 rows written  2 waiting",
     ):
         assert words in shown
     assert max(len(line) for line in shown.splitlines()) <= width
+
+
+def test_the_documents_are_what_a_supervisor_sends() -> None:
+    assert normal(DOCUMENT, StatusDocument) == json.loads(json.dumps(DOCUMENT))
+    for view in CONVERSATIONS:
+        assert normal(view, SessionView) == view
+
+
+def normal(document: Any, kind: type) -> Any:
+    """The same by way of the struct: a field that is missing raises, one that there is not is gone."""
+    return json.loads(msgspec.json.encode(msgspec.convert(document, kind)))
+
+
+def test_a_disk_that_refuses_is_said_loudly() -> None:
+    refused = {**DOCUMENT["gateway"]["store"], "degraded": True, "last_error": "disk full", "lost": 7}
+    document = {**DOCUMENT, "gateway": {**DOCUMENT["gateway"], "store": refused}}
+    assert "REFUSED: disk full; 2 rows are held in memory, 7 lost" in draw(status_view(document, 140), 140)
 
 
 def test_a_latency_nobody_has_measured_is_a_dash() -> None:

@@ -25,7 +25,7 @@ def test_a_call_is_open_until_it_is_decided_or_its_turn_is_over() -> None:
     open_calls.note("a", decided("c1"))
     open_calls.note("b", decided("c2"))
     assert [call.id for call in open_calls.pending("a")] == ["c2"]
-    assert [(entry["session"], entry["call"].id) for entry in open_calls.snapshot()] == [("a", "c2"), ("b", "c3")]
+    assert [(asked.session, asked.call.id) for asked in open_calls.snapshot()] == [("a", "c2"), ("b", "c3")]
     open_calls.forget("b")
     assert (open_calls.count, open_calls.pending("b")) == (1, [])
 

@@ -1,0 +1,40 @@
+"""The status document: everything at one moment, of the pool and of the gateway; ``pool status --json`` prints it."""
+
+from typing import Any
+
+import msgspec
+
+from gateway.events import BusStatistics
+from gateway.lanes import LanesSnapshot
+from pool import PoolStatistics
+from store.records import StoreStatistics
+from wire.messages import ToolCallView
+
+__all__ = ["GatewayFigures", "PendingPermission", "StatusDocument"]
+
+
+class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that awaits a person's approval."""
+
+    session: str
+    call: ToolCallView
+
+
+class GatewayFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway has in hand."""
+
+    runs: int
+    """Accepted and not ended."""
+    sessions: int
+    """Known ones."""
+    lanes: LanesSnapshot
+    permissions: list[PendingPermission]
+    events: BusStatistics
+    store: StoreStatistics
+
+
+class StatusDocument(PoolStatistics, frozen=True, kw_only=True):
+    """``supervisor``: pid, uptime in seconds, version, paths."""
+
+    gateway: GatewayFigures
+    supervisor: dict[str, Any]
