@@ -34,8 +34,6 @@ class Delegation:
         self._conductor = conductor
         self._bus = bus
         self._start_soon = start_soon
-        self._depths: dict[str, int] = {}
-        """Of the sessions in which delegated tasks run now."""
         self._running: Counter[str] = Counter()
         """Tasks by the session that gave them."""
 
@@ -49,25 +47,23 @@ class Delegation:
         When it has ended, its outcome is told in the session that gave it (``delegate_done``).
         """
         session = check_session_key(request.session)
-        depth = self._depths.get(session, 0) + 1
+        giver = self._conductor.turn_of(session)
+        depth = 1 + (giver.leader.request.depth if giver is not None else 0)
         self._check(session, depth)
-        child = f"subagent:{uuid.uuid4().hex}"
         message = AgentRequest(
             text=request.task,
-            session=child,
+            session=f"subagent:{uuid.uuid4().hex}",
             agent=request.agent,
             role=request.role,
             timeout=request.timeout,
             lane="subagent",
             queue=QueueMode.FOLLOWUP,
         )
-        self._depths[child] = depth
         self._running[session] += 1
         try:
-            holds = self._conductor.turn_of(session) is not None
-            run = await self._intake.accept(message, principal, Lineage(depth, nested=holds))
+            run = await self._intake.accept(message, principal, Lineage(depth, nested=giver is not None))
         except BaseException:
-            self._forget(session, child)
+            self._forget(session)
             raise
         self._start_soon(self._watch, session, run)
         return run
@@ -92,7 +88,7 @@ class Delegation:
             outcome = await run.wait()
             self._tell(session, run, outcome)
         finally:
-            self._forget(session, run.request.session)
+            self._forget(session)
 
     def _tell(self, session: str, run: Run, outcome: RunOutcome) -> None:
         self._bus.publish(
@@ -102,8 +98,7 @@ class Delegation:
             {"run_id": outcome.run_id, "session": run.request.session, "status": outcome.status, "text": outcome.text},
         )
 
-    def _forget(self, session: str, child: str) -> None:
-        self._depths.pop(child, None)
+    def _forget(self, session: str) -> None:
         self._running[session] -= 1
         if self._running[session] <= 0:
             del self._running[session]

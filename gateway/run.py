@@ -22,7 +22,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
     caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
-    worker. ``spawn`` False takes only a worker that is there already.
+    worker. ``depth``: how many delegations deep it is. ``spawn`` False takes only a worker that is there already.
     """
 
     principal: str

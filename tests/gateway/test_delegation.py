@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from errors import NestedSaturated, UsageError
-from tests.gateway.world import World, open_world
+from tests.gateway.world import WholeStore, World, open_world
 
 
 async def delegate(world: World, task: str, session: str = "alice", **params: Any) -> dict[str, Any]:
@@ -48,6 +48,20 @@ async def test_a_delegated_task_may_delegate_only_so_deep(tmp_path: Path, autoju
         with pytest.raises(NestedSaturated, match=r"3 delegations deep, the limit is 2 \(gateway\.delegate_depth\)"):
             await delegate(world, "hang 3", session=second["session"], mode="async")
         assert (await delegate(world, "say beside it"))["text"] == "beside it"
+
+
+async def test_how_deep_a_task_is_outlives_a_restart(tmp_path: Path, autojump_clock: MockClock) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store, workers=1) as world:
+        await world.begin("hang", "bob")
+        task = await delegate(world, "hang on", mode="async")
+        left = store.after_a_crash()
+    async with open_world(tmp_path, store=left, delegate_depth=1) as world:
+        await world.events()
+        assert world.launcher.running("hang on")
+        with pytest.raises(NestedSaturated, match="2 delegations deep"):
+            await delegate(world, "say it", session=task["session"])
+        assert (await delegate(world, "say it", session="bob"))["text"] == "it"
 
 
 async def test_a_session_has_only_so_many_tasks_at_once_and_one_that_ended_or_was_refused_makes_room(
