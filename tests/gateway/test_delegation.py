@@ -58,7 +58,7 @@ async def test_how_deep_a_task_is_outlives_a_restart(tmp_path: Path, autojump_cl
         left = store.after_a_crash()
     async with open_world(tmp_path, store=left, delegate_depth=1) as world:
         await world.events()
-        assert world.launcher.running("hang on")
+        assert world.launcher.running("hang on").running is not None
         with pytest.raises(NestedSaturated, match="2 delegations deep"):
             await delegate(world, "say it", session=task["session"])
         assert (await delegate(world, "say it", session="bob"))["text"] == "it"
