@@ -3,26 +3,27 @@
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["Book", "Envelope", "Message", "nonces_in", "plan"]
+__all__ = ["EVERY_MODE", "Book", "Envelope", "Message", "Modes", "nonces_in", "plan"]
 
 Envelope = dict[str, Any]
+Modes = Sequence[str | None]
 _NONCE = re.compile(r"\bn[0-9]{5}x[0-9a-f]{6}\b")
 _CHANNELS = ("telegram", "discord", "slack", "signal")
-_MODES = (*(None, "steer", "followup", "collect") * 10, "interrupt")
+EVERY_MODE = (*(None, "steer", "followup", "collect") * 10, "interrupt")
 
 
 class Message:
     """One message of one sender, and everything that was heard of it."""
 
-    def __init__(self, number: int, sender: int, rng: random.Random) -> None:
+    def __init__(self, number: int, sender: int, rng: random.Random, modes: Modes) -> None:
         self.nonce = f"n{number:05}x{rng.getrandbits(24):06x}"
         self.key = f"key-{self.nonce}"
         self.sender = sender
         self.text = f"{'DELAY=40 ' if rng.random() < 0.1 else ''}ECHO:{self.nonce}"
-        self.mode = rng.choice(_MODES)
+        self.mode = rng.choice(modes)
         self.priority = rng.randint(1, 9)
         self.session: str | None = None
         self.is_promised = False
@@ -59,9 +60,11 @@ class Message:
         return bool(self.starts) and self.starts[0]["data"]["leader"] == self.key
 
 
-def plan(messages: int, senders: int, rng: random.Random, *, first: int = 0) -> list[Message]:
+def plan(
+    messages: int, senders: int, rng: random.Random, *, first: int = 0, modes: Modes = EVERY_MODE
+) -> list[Message]:
     """So many messages, the senders in turns; their numbers begin at ``first``."""
-    return [Message(first + number, number % senders, rng) for number in range(messages)]
+    return [Message(first + number, number % senders, rng, modes) for number in range(messages)]
 
 
 def nonces_in(text: str) -> list[str]:

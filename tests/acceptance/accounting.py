@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from tests.acceptance.account_book import Book, Message, plan
+from tests.acceptance.account_book import EVERY_MODE, Book, Message, Modes, plan
 from tests.acceptance.account_checks import check_answers, check_store, check_transcripts
 from tests.acceptance.line_client import LineClient, Lost, Refused, connected
 from tests.acceptance.lives import Lives
@@ -135,14 +135,21 @@ class FrontEnd:
 
 
 async def account_for(
-    folder: Path, *, messages: int, senders: int, kills: int, seed: int, limit: float = math.inf
+    folder: Path,
+    *,
+    messages: int,
+    senders: int,
+    kills: int,
+    seed: int,
+    modes: Modes = EVERY_MODE,
+    limit: float = math.inf,
 ) -> Account:
     """Send so many messages of so many senders while the supervisor is killed so often; ``folder`` is empty.
 
     As often, the front end hangs up of its own accord. After ``limit`` seconds it waits no longer.
     """
     rng = random.Random(seed)
-    sent = plan(messages, senders, rng)
+    sent = plan(messages, senders, rng, modes=modes)
     points = rng.sample(range(1, 2 * messages * 9 // 10), 2 * kills)
     lives = Lives(folder, SETTINGS)
     front_end = FrontEnd(lives, sent, sorted((point, number < kills) for number, point in enumerate(points)))

@@ -35,3 +35,13 @@ async def test_each_of_two_thousand_messages_is_accounted_for_while_the_supervis
     assert account.problems == []
     assert account.fates.total() == 2000
     assert account.lives == 11
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("seed", range(10))
+async def test_whatever_a_turn_says_of_a_steer_an_interruption_cannot_make_it_untrue(tmp_path: Path, seed: int) -> None:
+    modes = ("steer", "steer", "steer", "interrupt")
+    account = await account_for(tmp_path, messages=1500, senders=10, kills=0, seed=seed, modes=modes, limit=45)
+    assert account.problems == []
+    assert account.fates["completed in another's turn"] > 50
