@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.hook_runner import HookRunner
 from gateway.hooks import AgentBootstrap
-from gateway.prompts import GatewayPrompts, GatewayPromptSettings, build_gateway_prompt
+from gateway.prompts import GatewayPrompts, build_gateway_prompt
 from gateway.session_book import SessionEntry
 from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft
 from router.settings import RouterSettings
@@ -80,7 +80,7 @@ class ProfileShelf:
 
     async def _build(self, parts: AgentParts, agent: str, role: str) -> CapabilityProfile:
         cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir)
-        conventions = build_gateway_prompt(GatewayPromptSettings(overrides=parts.prompts))
+        conventions = build_gateway_prompt(parts.prompts)
         context = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))
         texts = [conventions, *context]
         prompt = "\n\n".join(text for text in texts if text)

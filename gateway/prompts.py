@@ -6,24 +6,18 @@ import msgspec
 
 from gateway.media import MEDIA_TYPES
 
-__all__ = ["GatewayPromptSettings", "GatewayPrompts", "build_gateway_prompt"]
+__all__ = ["GatewayPrompts", "build_gateway_prompt"]
 
 
 class GatewayPrompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[agents.gateway_prompts]``: have a section whatever the features say, or never; unset = with its feature."""
-
-    heartbeat: bool | None = None
-    cron: bool | None = None
-    media: bool | None = None
-
-
-class GatewayPromptSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be explained: the features that are on for the agent, and what the settings say against that."""
+    """``[agents.gateway_prompts]``: which conventions are explained to every agent."""
 
     heartbeat: bool = False
+    """What wakes an agent that nobody has written to, and how it says that all is well."""
     cron: bool = False
-    media: bool = False
-    overrides: GatewayPrompts = GatewayPrompts()
+    """Scheduled tasks."""
+    media: bool = True
+    """How an answer hands over files; the lines that do are read in any case."""
 
 
 _HEARTBEAT = """\
@@ -52,18 +46,17 @@ and URLs are not followed. The line is taken out of the text, and the file is se
 Types that can be sent: {types}."""
 
 
-def build_gateway_prompt(settings: GatewayPromptSettings) -> str | None:
-    """The sections that apply, a blank line between them; None when none does. Pure: the same text for the same input.
+def build_gateway_prompt(prompts: GatewayPrompts) -> str | None:
+    """The sections that are wanted, a blank line between them; None when none is. The same text for the same input.
 
     The text is part of what a worker is started with, so it names nothing that changes from session to session.
     """
     sections = (
-        (settings.overrides.heartbeat, settings.heartbeat, _HEARTBEAT),
-        (settings.overrides.cron, settings.cron, _CRON),
-        (settings.overrides.media, settings.media, _MEDIA.format(types=_listed(MEDIA_TYPES))),
+        (prompts.heartbeat, _HEARTBEAT),
+        (prompts.cron, _CRON),
+        (prompts.media, _MEDIA.format(types=_listed(MEDIA_TYPES))),
     )
-    texts = [text for override, is_on, text in sections if (is_on if override is None else override)]
-    return "\n\n".join(texts) or None
+    return "\n\n".join(text for is_wanted, text in sections if is_wanted) or None
 
 
 def _listed(suffixes: Iterable[str]) -> str:

@@ -65,7 +65,6 @@ def test_keys_without_a_default_are_shown_with_an_example_that_is_accepted() -> 
     loaded = parse_settings(examples.sub(r"\1", text).replace('default = "..."', 'default = "default"'), NOWHERE)
     assert loaded.agents["main"].timeout_seconds == 600.0
     assert loaded.agents["main"].tools == []
-    assert loaded.gateway_prompts.cron is True
 
 
 def test_nothing_of_our_own_notation_is_left_and_no_line_of_prose_is_too_long() -> None:

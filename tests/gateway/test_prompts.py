@@ -1,57 +1,55 @@
-"""The gateway's own prompt: one section for each feature that is on, unless the settings say otherwise."""
+"""The gateway's own prompt: one section for each convention that the settings want explained."""
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.media import MEDIA_TYPES
-from gateway.prompts import GatewayPrompts, GatewayPromptSettings, build_gateway_prompt
+from gateway.prompts import GatewayPrompts, build_gateway_prompt
+from tests.gateway.world import open_world
 
-FEATURES = ("heartbeat", "cron", "media")
-HEADINGS = dict(zip(FEATURES, ("## Heartbeats", "## Scheduled tasks", "## Files in answers"), strict=True))
-tri_state = st.none() | st.booleans()
-
-
-def test_nothing_on_means_no_prompt_at_all() -> None:
-    assert build_gateway_prompt(GatewayPromptSettings()) is None
-    off = GatewayPrompts(heartbeat=False, cron=False, media=False)
-    assert build_gateway_prompt(GatewayPromptSettings(heartbeat=True, cron=True, media=True, overrides=off)) is None
+SECTIONS = ("heartbeat", "cron", "media")
+HEADINGS = dict(zip(SECTIONS, ("## Heartbeats", "## Scheduled tasks", "## Files in answers"), strict=True))
 
 
-@given(on=st.tuples(*[st.booleans()] * 3), overrides=st.tuples(*[tri_state] * 3))
-def test_a_section_is_there_when_its_feature_is_on_unless_overridden(
-    on: tuple[bool, ...], overrides: tuple[bool | None, ...]
-) -> None:
-    features: dict[str, Any] = dict(zip(FEATURES, on, strict=True))
-    said = GatewayPrompts(**dict(zip(FEATURES, overrides, strict=True)))
-    text = build_gateway_prompt(GatewayPromptSettings(**features, overrides=said))
-    wanted = [
-        name
-        for name, is_on, override in zip(FEATURES, on, overrides, strict=True)
-        if override is True or (is_on and override is None)
-    ]
+def only(section: str) -> GatewayPrompts:
+    return GatewayPrompts(**{name: name == section for name in SECTIONS})
+
+
+def test_unless_the_settings_say_otherwise_only_how_to_hand_over_files_is_explained() -> None:
+    assert build_gateway_prompt(GatewayPrompts()) == build_gateway_prompt(only("media"))
+
+
+def test_nothing_wanted_means_no_prompt_at_all() -> None:
+    assert build_gateway_prompt(GatewayPrompts(media=False)) is None
+
+
+@given(wanted=st.sets(st.sampled_from(SECTIONS)))
+def test_a_section_is_there_when_it_is_wanted(wanted: set[str]) -> None:
+    text = build_gateway_prompt(GatewayPrompts(**{name: name in wanted for name in SECTIONS}))
     found = [line for line in (text or "").splitlines() if line.startswith("## ")]
-    assert found == [HEADINGS[name] for name in wanted]
+    assert found == [HEADINGS[name] for name in SECTIONS if name in wanted]
     assert "\n\n\n" not in (text or "")
     assert text == (text.strip() if text else None)
 
 
 @pytest.mark.parametrize(
-    ("feature", "words"),
+    ("section", "words"),
     [
         ("heartbeat", ["HEARTBEAT_OK", "HEARTBEAT.md", "alert"]),
         ("cron", ["[CRON:id]", "HEARTBEAT_OK"]),
         ("media", ["\nMEDIA:path/to/file\n", "relative", *(suffix[1:] for suffix in MEDIA_TYPES)]),
     ],
 )
-def test_a_section_explains_what_the_gateway_reads(feature: str, words: list[str]) -> None:
-    only: dict[str, Any] = {feature: True}
-    text = build_gateway_prompt(GatewayPromptSettings(**only)) or ""
+def test_a_section_explains_what_the_gateway_reads(section: str, words: list[str]) -> None:
+    text = build_gateway_prompt(only(section)) or ""
     assert [word for word in words if word not in text] == []
 
 
-def test_the_same_settings_give_the_same_text() -> None:
-    settings = GatewayPromptSettings(heartbeat=True, cron=True, media=True)
-    assert build_gateway_prompt(settings) == build_gateway_prompt(settings)
+async def test_every_agent_in_every_role_is_told_after_what_is_said_to_it_alone(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        profile = await world.gateway.shelf.get("ops", "writer")
+    text = build_gateway_prompt(GatewayPrompts())
+    assert profile.hard_args == ("--append-system-prompt", f"Operate.\n\nWrite.\n\n{text}")
