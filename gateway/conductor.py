@@ -157,7 +157,7 @@ class Conductor:
             case StartTurn():
                 self._start(action)
             case Steer():
-                self._turns[action.turn].steer(self._take(action.run))
+                self._steer(self._turns[action.turn], self._take(action.run))
             case AbortTurn():
                 self._turns[action.turn].end(Ending.INTERRUPTED)
             case Refuse() if action.run in self._jobs:
@@ -169,14 +169,32 @@ class Conductor:
 
     def _take(self, name: str) -> Run:
         """A run leaves its lane for a turn: from now on the turn keeps its time."""
-        self._scheduler.cancel(self._timers.pop(name, None))
-        return self._runs.pop(name)
+        run = self._runs.pop(name)
+        self._forget_time(run)
+        return run
 
     def _start(self, start: StartTurn) -> None:
         runs = [self._take(name) for name in start.runs]
         turn = Turn(start, runs, self._desk, self)
         self._turns[turn.id] = turn
         self._nursery.start_soon(self._conduct, turn)
+
+    def _steer(self, turn: Turn, run: Run) -> None:
+        """The run becomes a part of the turn, whose time may be longer than its own."""
+        turn.steer(run)
+        if run in turn.runs and run.deadline < math.inf:
+            self._timers[run.name] = self._scheduler.alarm(run.deadline, self._expire_steered, (turn, run))
+
+    def _expire_steered(self, steered: tuple[Turn, Run]) -> None:
+        """A run's time is over before the turn's into which its message went; the message stays there."""
+        turn, run = steered
+        self._forget_time(run)
+        if turn.let_go(run):
+            text = "the run's time was over before the running turn, which had been given its message, had ended"
+            self._fail(run, RequestTimeout(text, session=turn.session, worker=turn.worker))
+
+    def _forget_time(self, run: Run) -> None:
+        self._scheduler.cancel(self._timers.pop(run.name, None))
 
     def _refuse(self, refusal: Refuse) -> None:
         run = self._take(refusal.run)
@@ -214,6 +232,7 @@ class Conductor:
 
     def take_back(self, turn: Turn, run: Run) -> None:
         """See ``TurnLanes.take_back``."""
+        self._forget_time(run)
         self._put_back(run)
         self._scheduler.tell(SteerRefused(turn.id, run.name))
 
@@ -249,6 +268,8 @@ class Conductor:
         outcomes: list[tuple[Run, RunOutcome]] = []
         seq = 0
         del self._turns[turn.id]
+        for run in (*turn.runs, *report.unconsumed):
+            self._forget_time(run)
         for run in self._to_be_told(turn):
             outcome = self._desk.outcome(report, reply, run)
             seq = self._ledger.end(run, outcome)

@@ -163,6 +163,13 @@ class Turn:
         self._steering.append(run)
         self._nursery.start_soon(self._steer_next)
 
+    def let_go(self, run: Run) -> bool:
+        """Answer no longer for a run whose own time is over; False when it ended before."""
+        if run not in self.runs:
+            return False
+        self.runs.remove(run)
+        return True
+
     # --- its life ---------------------------------------------------------------------------------------------------
 
     async def execute(self) -> TurnReport:
@@ -333,6 +340,8 @@ class Turn:
     async def _steer(self, run: Run) -> None:
         lease = self._lease
         try:
+            if run not in self.runs:
+                return  # its time was over first
             if lease is None or not self._is_prompting:
                 raise RunAborted("the turn has ended")
             await self._desk.mark_started([run], self, lease.worker_id)
@@ -344,17 +353,17 @@ class Turn:
                 self._give_back(run)
 
     def _give_back(self, run: Run) -> None:
-        self.runs.remove(run)
         if run in self._steered:
             self._steered.remove(run)
-        self._lanes.take_back(self, run)
+        if self.let_go(run):
+            self._lanes.take_back(self, run)
 
     def _unconsumed(self) -> list[Run]:
         """Steers that the worker took and never saw; an abort ends them with the turn, so that they leak nowhere."""
         left = self._translator.steers_left
         if self._ending is not None or not left:
             return []
-        lost = self._steered[-left:]
+        lost = [run for run in self._steered[-left:] if run in self.runs]
         self.runs = [run for run in self.runs if run not in lost]
         return lost
 

@@ -102,8 +102,12 @@ async def resume_conversation(client: RpcClient, transcript: str) -> str:
 
 
 async def reconcile(client: RpcClient, soft: SoftArgs) -> None:
-    """Bring model and thinking level to what a session asks for. Raises WorkerError in the worker's own words."""
+    """Bring model and thinking level to what a session asks for. Raises WorkerError in the worker's own words.
+
+    A model without a provider is one of the provider that the worker has now.
+    """
     if soft.model is not None:
-        await client.request("set_model", {"provider": soft.provider, "model": soft.model})
+        provider = soft.provider or (await client.request_as(StateResult, "get_state", {})).provider
+        await client.request("set_model", {"provider": provider, "model": soft.model})
     if soft.thinking is not None:
         await client.request("set_thinking", {"level": soft.thinking})

@@ -39,6 +39,7 @@ class MemoryWorker:
         self.launcher = launcher
         self.transport = MemoryTransport()
         self.client = RpcClient(self.transport, NativeDialect(), launcher.settings, name=name)
+        self.provider: str | None = "fake"
         self.model = profile.soft.model
         self.file = ""
         self.running: str | None = None
@@ -72,7 +73,8 @@ class MemoryWorker:
 
     def state(self) -> dict[str, Any]:
         texts = self.launcher.transcripts.get(self.file, [])
-        return {"session_id": self.file, "session_file": self.file, "message_count": len(texts)}
+        held = {"session_id": self.file, "session_file": self.file, "message_count": len(texts)}
+        return {**held, "provider": self.provider, "model": self.model}
 
     def ping(self, _: dict[str, Any]) -> dict[str, Any]:
         return {}
@@ -90,7 +92,7 @@ class MemoryWorker:
         return self.state()
 
     def set_model(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.model = request["params"]["model"]
+        self.provider, self.model = request["params"]["provider"], request["params"]["model"]
         return {}
 
     def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:

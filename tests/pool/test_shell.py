@@ -278,3 +278,13 @@ async def test_model_and_thinking_are_brought_in_line_before_the_grant(autojump_
         await say(pool, "s", "one")
         async with pool.lease("s", plain_profile(soft=SoftArgs("p", "big", None))) as lease:
             assert launcher.live[lease.worker_id].model == "big"
+
+
+async def test_a_model_without_a_provider_is_one_of_the_provider_the_worker_has(autojump_clock: MockClock) -> None:
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        async with pool.lease("s", plain_profile()):
+            pass
+        async with pool.lease("s", plain_profile(soft=SoftArgs(model="large"))):
+            (worker,) = launcher.live.values()
+            assert (worker.provider, worker.model) == ("fake", "large")
