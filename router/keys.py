@@ -126,6 +126,8 @@ class FreeKey(_Key, frozen=True):
         """Refuse what no listing could show, and what would read back as another kind of key."""
         if not self.text:
             raise UsageError(f"a session key has 1 to {MAX_KEY_LENGTH} characters, this one is empty")
+        if self.text.strip() in ("", "*"):
+            raise UsageError(f"{shown(self.text)} is no session key: a blank names nothing, and * means all of them")
         if not self.text.isprintable():
             raise UsageError(f"the session key {shown(self.text)} holds characters that cannot be printed; drop them")
         if _is_structured(self.text):

@@ -62,7 +62,8 @@ def dm_keys(draw: st.DrawFn) -> DmKey:
 
 
 def _is_free(text: str) -> bool:
-    return text.isprintable() and text.partition(":")[0].lower() not in ("agent", "cron", "hook")
+    is_a_name = text.isprintable() and text.strip() not in ("", "*")
+    return is_a_name and text.partition(":")[0].lower() not in ("agent", "cron", "hook")
 
 
 keys: st.SearchStrategy[SessionKey] = st.one_of(

@@ -252,7 +252,11 @@ def test_what_can_be_no_key_is_refused_in_words_that_can_be_shown(text: str) -> 
     assert len(refused.value.message.encode()) < 600
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(str.isprintable))
+def _is_a_name(text: str) -> bool:
+    return text.isprintable() and text.strip() not in ("", "*")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(_is_a_name))
 def test_any_printable_text_that_does_not_begin_like_another_key_is_a_key(text: str) -> None:
     if text.partition(":")[0].lower() not in ("agent", "cron", "hook") or ":" not in text:
         assert check_session_key(text) == text
@@ -309,3 +313,9 @@ def test_the_directory_of_the_longest_key_can_be_made(tmp_path: Path) -> None:
     directory = session_dir(tmp_path, CronKey("\U0010fffe" * 507))
     directory.mkdir(parents=True)
     assert [each.name for each in directory.parent.iterdir()] == [directory.name]
+
+
+@pytest.mark.parametrize("text", ["*", " ", "   "])
+def test_what_means_all_or_nothing_is_no_key(text: str) -> None:
+    with pytest.raises(UsageError, match="no session key"):
+        check_session_key(text)
