@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: where the real pi is."""
+"""Fixtures of the whole suite: where the real pi is; how Hypothesis runs."""
 
 import os
 import re
@@ -7,7 +7,11 @@ import subprocess
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("suite", deadline=None)  # a deadline per example measures how busy the machine is
+hypothesis.settings.load_profile("suite")
 
 PI_VERSION = "0.73.1"
 CACHED = Path(__file__).parents[1] / ".cache" / f"pi-{PI_VERSION}" / "node_modules" / ".bin" / "pi"
