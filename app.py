@@ -240,8 +240,12 @@ class Supervisor:
     def _warn_of_hook(self, message: str, facts: dict[str, Any]) -> None:
         self._tell("hook_failed", {"message": message, **facts})
 
-    def _is_attended(self) -> bool:
-        return self._methods is not None and self._methods.attended
+    def _is_attended(self, worker: str) -> bool:
+        """Whether somebody hears what the worker's extensions ask in the conversation that it has."""
+        if self._serving is None or self._methods is None:
+            return False
+        session = self._serving.pool.session_of(worker)
+        return session is not None and self._methods.attended(session)
 
     # --- what the methods ask -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +23,7 @@ from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect
-from rpc.dialects import make_dialect, nobody
+from rpc.dialects import make_dialect
 from rpc.pi.home import AGENT_DIR_VARIABLE, PrivateHome
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
@@ -117,7 +118,7 @@ class LocalLauncher:
         base_env: the environment that ``settings.env_passthrough`` picks from.
         subreaper: whether this process has become one (only ``pool run`` does).
         use_cgroups: whether to try a cgroup per worker.
-        attended: asked whether somebody is there to answer a worker's dialogs.
+        attended: asked whether somebody is there to answer the dialogs of the worker of that id.
 
     Attributes:
         children: the live child processes, for a reaper and a state file.
@@ -133,7 +134,7 @@ class LocalLauncher:
         base_env: Mapping[str, str] | None = None,
         subreaper: bool = False,
         use_cgroups: bool = True,
-        attended: Callable[[], bool] = nobody,
+        attended: Callable[[str], bool] = lambda _worker: False,
     ) -> None:
         self.instance = instance or secrets.token_hex(8)
         self.children = ChildRegistry()
@@ -178,7 +179,7 @@ class LocalLauncher:
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(process.supervise)
-                client = RpcClient(process, self._dialect(profile), self._settings, name=worker_id)
+                client = RpcClient(process, self._dialect(worker_id, profile), self._settings, name=worker_id)
                 nursery.start_soon(client.run)
                 try:
                     yield LocalWorker(worker_id, process, client, self._known_transcripts)
@@ -226,12 +227,12 @@ class LocalLauncher:
             raise WorkerStartFailed(f"the directory {directory} cannot be made: {exc.strerror}") from exc
         return directory
 
-    def _dialect(self, profile: CapabilityProfile) -> Dialect:
+    def _dialect(self, worker_id: str, profile: CapabilityProfile) -> Dialect:
         return make_dialect(
             profile.dialect,
             settings=self._settings,
             allow_bash=allows_tool(profile, "bash"),
-            attended=self._attended,
+            attended=partial(self._attended, worker_id),
         )
 
     @contextmanager

@@ -99,6 +99,11 @@ class PoolMachine:
         known = self._state.sessions.get(session)
         return known.transcript if known else None
 
+    def session_of(self, worker: str) -> str | None:
+        """Whose conversation the worker has, or is being prepared for; None for nobody's, and for an unknown worker."""
+        known = self._state.workers.get(worker)
+        return known.session.key if known and known.session else None
+
     def is_warm(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether an ordinary Acquire would be granted in the same step, by the session's own worker."""
         state = self._state

@@ -253,6 +253,10 @@ class Pool:
         """The file that keeps the session's conversation, as far as the pool knows one."""
         return self._machine.transcript_of(session)
 
+    def session_of(self, worker: str) -> str | None:
+        """Whose conversation a worker has now; None for nobody's, and for an unknown worker."""
+        return self._machine.session_of(worker)
+
     def explain(self, session: str | None, profile: CapabilityProfile) -> list[WorkerExplanation]:
         """For every worker: how well it fits, and the first difference that rules it out."""
         return self._machine.explain(session, profile)

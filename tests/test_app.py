@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,19 +27,23 @@ class Bus:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[[str, dict[str, Any]], Told]:
+def supervisor(tmp_path: Path) -> Supervisor:
+    return Supervisor(
+        Settings(),
+        data_dir=tmp_path,
+        socket=tmp_path / "s",
+        narrator=Narrator(live=False),
+        manager=ServiceManager({}),
+        reread=Settings,
+    )
+
+
+@pytest.fixture
+def told(supervisor: Supervisor) -> Callable[[str, dict[str, Any]], Told]:
     """What is published when the store says that something is wrong."""
 
     def tell(event: str, data: dict[str, Any]) -> Told:
         bus = Bus()
-        supervisor = Supervisor(
-            Settings(),
-            data_dir=tmp_path,
-            socket=tmp_path / "s",
-            narrator=Narrator(live=False),
-            manager=ServiceManager({}),
-            reread=Settings,
-        )
         supervisor._bus = bus  # type: ignore[assignment]  # as much of a bus as this needs
         supervisor._tell_trouble(event, data)
         return bus.told
@@ -61,3 +66,11 @@ def test_other_troubles_of_the_store_are_events_of_their_own_alone(
     told: Callable[[str, dict[str, Any]], Told],
 ) -> None:
     assert told("store_recovered", {"seconds": 1.5, "lost": 0}) == [("store_recovered", {"seconds": 1.5, "lost": 0})]
+
+
+def test_a_worker_is_attended_to_where_somebody_hears_what_is_asked_in_its_session(supervisor: Supervisor) -> None:
+    assert not supervisor._is_attended("w1"), "nothing is served yet"
+    pool = SimpleNamespace(session_of={"w1": "alice", "w2": "bob"}.get)
+    supervisor._serving = SimpleNamespace(pool=pool)  # type: ignore[assignment]  # as much of it as this needs
+    supervisor._methods = SimpleNamespace(attended={"alice", ""}.__contains__)  # type: ignore[assignment]  # the same
+    assert [supervisor._is_attended(worker) for worker in ("w1", "w2", "w3")] == [True, False, False]

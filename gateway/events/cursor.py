@@ -49,6 +49,7 @@ class EventCursor:
     """A position, for one task at a time. It holds nothing of the stream but the rest of a page it replays.
 
     Attributes:
+        wanted: what it lets through.
         position: the bookmark: everything up to it that the filter lets through has been taken.
         complete: False once events behind the position it began at turn out to have been discarded by retention.
     """
@@ -57,7 +58,7 @@ class EventCursor:
         self.position = position
         self.complete = complete
         self._stream = stream
-        self._wanted = wanted
+        self.wanted = wanted
         self._replayed: deque[EventEnvelope] = deque()
         self._replay_reaches = position
         self._had_caught_up = False
@@ -85,15 +86,15 @@ class EventCursor:
     async def _sleep(self) -> None:
         """Until something happens here; meanwhile the ring may have moved far, which is not this reader's delay."""
         self._had_caught_up = True
-        news = await self._stream.news.wait(self._wanted.session)
+        news = await self._stream.news.wait(self.wanted.session)
         self.position = max(self.position, news - 1)
 
     # --- live ---------------------------------------------------------------------------------------------------------
 
     def _take_live(self, max_bytes: int) -> EncodedEvents:
         batch, upto = Batch(max_bytes), self._stream.head
-        for item in self._stream.ring.read(self._wanted.session, self.position, upto):
-            if not self._wanted.admits(item):
+        for item in self._stream.ring.read(self.wanted.session, self.position, upto):
+            if not self.wanted.admits(item):
                 continue
             fits = batch.add_text(item, self.position) if isinstance(item, TextBlock) else batch.add(item)
             if not fits:
@@ -107,7 +108,7 @@ class EventCursor:
 
     async def _replay(self) -> None:
         upto = min(self._stream.ring.floor, self._stream.head)
-        page = await read_page(self._stream.store, self._wanted, self.position, upto)
+        page = await read_page(self._stream.store, self.wanted, self.position, upto)
         await self._check_retention()
         if page.events and self._had_caught_up:
             raise SubscriberBehind(

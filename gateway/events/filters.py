@@ -40,6 +40,14 @@ class EventFilter(msgspec.Struct, frozen=True):
             and (self.channels is None or _channel_of(item) in self.channels)
         )
 
+    def hears(self, session: str, channel: Channel, kind: str) -> bool:
+        """Whether an event of that kind would be wanted, whatever its run."""
+        return (
+            self.session in (None, session)
+            and (self.channels is None or channel in self.channels)
+            and (self.kinds is None or kind in self.kinds)
+        )
+
 
 def _channel_of(item: Item | EventRow) -> str:
     return Channel.PROGRESS if isinstance(item, TextBlock) else item.channel

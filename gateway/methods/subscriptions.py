@@ -22,13 +22,12 @@ _FRAME_BYTES = 256 * 1024
 class _Subscription:
     """One subscription and the scope of the task that serves it."""
 
-    def __init__(self, caller: Caller, cursor: EventCursor, channels: frozenset[Channel]) -> None:
+    def __init__(self, caller: Caller, cursor: EventCursor) -> None:
         self.id = uuid.uuid4().hex[:12]
         self.principal = caller.principal
         self.cursor = cursor
         self.bookmark = cursor.position
         """Everything up to it has been pushed."""
-        self.channels = channels
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
 
@@ -40,21 +39,19 @@ class SubscriptionMethods:
         self._bus = bus
         self._open: dict[str, _Subscription] = {}
 
-    @property
-    def attended(self) -> bool:
-        """Whether somebody hears of questions to a person."""
-        return any(Channel.CONTROL in subscription.channels for subscription in self._open.values())
+    def attended(self, session: str) -> bool:
+        """Whether somebody hears of an extension's questions in the session."""
+        return any(each.cursor.wanted.hears(session, Channel.CONTROL, "ui_request") for each in self._open.values())
 
     async def subscribe(self, params: SubscribeRequest, caller: Caller) -> Any:
         """Answer with the subscription; its events follow, each exactly once and in order."""
-        channels = frozenset(params.channels or Channel)
         cursor = self._bus.open_cursor(
             session=None if params.session == "*" else check_session_key(params.session),
-            channels=channels if params.channels else None,
+            channels=frozenset(params.channels) if params.channels else None,
             kinds=frozenset(params.kinds) if params.kinds else None,
             since=params.since,
         )
-        subscription = _Subscription(caller, cursor, channels)
+        subscription = _Subscription(caller, cursor)
         self._open[subscription.id] = subscription
         caller.start(lambda: self._serve(subscription, caller))
         return {"subscription": subscription.id, "head": self._bus.head, "complete": cursor.complete}

@@ -66,10 +66,9 @@ class Methods:
         """All method names."""
         return tuple(self._table)
 
-    @property
-    def attended(self) -> bool:
-        """Whether some front end hears of questions to a person."""
-        return self._subscriptions.attended
+    def attended(self, session: str) -> bool:
+        """Whether some front end hears of an extension's questions in the session."""
+        return self._subscriptions.attended(session)
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         """Run a method; the result encodes to JSON. Raises PoolError, UsageError for what the caller got wrong."""

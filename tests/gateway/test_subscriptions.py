@@ -178,20 +178,31 @@ async def test_a_subscription_ends_with_its_connection(tmp_path: Path, autojump_
         assert world.gateway.bus.statistics().sleeping == 0
 
 
-async def test_somebody_attends_while_a_subscription_hears_control_events(
-    tmp_path: Path, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("wanted", "sessions"),
+    [
+        ({}, ["alice", "bob"]),
+        ({"channels": ["control"]}, ["alice", "bob"]),
+        ({"channels": ["progress", "monitor"]}, []),
+        ({"session": "alice"}, ["alice"]),
+        ({"kinds": ["done", "ui_request"]}, ["alice", "bob"]),
+        ({"kinds": ["permission_required"]}, []),
+        ({"session": "bob", "channels": ["control"], "kinds": ["ui_request"]}, ["bob"]),
+    ],
+)
+async def test_somebody_attends_to_a_session_while_a_subscription_hears_what_is_asked_there(
+    tmp_path: Path, autojump_clock: MockClock, wanted: dict[str, Any], sessions: list[str]
 ) -> None:
     async with open_world(tmp_path) as world:
-        attended: list[bool] = []
-        await world.call("subscribe", channels=["progress", "monitor"])
-        attended.append(world.methods.attended)
-        all_channels = await world.call("subscribe")
-        control = await world.call("subscribe", channels=["control"])
-        for begun in (all_channels, control):
-            attended.append(world.methods.attended)
-            await world.call("unsubscribe", subscription=begun["subscription"])
-        attended.append(world.methods.attended)
-        assert attended == [False, True, True, False]
+
+        def attended() -> list[str]:
+            return [session for session in ("alice", "bob") if world.methods.attended(session)]
+
+        assert attended() == []
+        begun = await world.call("subscribe", **wanted)
+        assert attended() == sessions
+        await world.call("unsubscribe", subscription=begun["subscription"])
+        assert attended() == []
 
 
 async def test_a_stranger_cannot_end_a_subscription(tmp_path: Path, autojump_clock: MockClock) -> None:

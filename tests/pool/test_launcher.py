@@ -70,3 +70,19 @@ async def test_only_the_latest_workers_logs_are_kept(tmp_path: Path) -> None:
     finally:
         launcher.close()
     assert {path.name for path in (tmp_path / "logs").iterdir()} == {"w2.log", "w2.log.1", "w3.log", "w3.log.1"}
+
+
+def test_a_dialog_waits_where_somebody_attends_to_its_worker_and_is_cancelled_elsewhere(tmp_path: Path) -> None:
+    launcher = LocalLauncher(data_dir=tmp_path, attended=lambda worker: worker == "w1")
+    profiles = ProfilesSettings(agents={"main": AgentSettings(dialect="pi")})
+    profile = build_profile(profiles, "main", "default", str(tmp_path))
+    question = b'{"type":"extension_ui_request","id":"d1","method":"confirm","title":"Sure?"}\n'
+    try:
+        answers = {}
+        for worker in ("w1", "w2"):
+            dialect = launcher._dialect(worker, profile)
+            dialect.open(0.0)
+            answers[worker] = dialect.receive(question, 0.0).outgoing
+    finally:
+        launcher.close()
+    assert answers == {"w1": [], "w2": [b'{"type":"extension_ui_response","cancelled":true,"id":"d1"}\n']}

@@ -39,6 +39,16 @@ def test_a_first_request_spawns_a_worker_resets_it_and_is_granted() -> None:
     assert session_of(world, "s").transcript == "s.jsonl"
 
 
+def test_it_is_known_whose_conversation_a_worker_has() -> None:
+    world = World()
+    world.acquire("s")
+    assert world.machine.session_of("w1") is None
+    world.workers["w1"].ready = True
+    world.tell(stimuli.WorkerReady("w1"))
+    assert world.machine.session_of("w1") == "s"
+    assert world.machine.session_of("w2") is None
+
+
 def test_the_sessions_own_worker_is_granted_at_once() -> None:
     world = World()
     world.release(world.held("s"))
