@@ -1,7 +1,8 @@
 """One connection of the control socket: its requests run side by side, its answers and events leave through one outbox.
 
 Whatever the peer sends or fails to read ends at most this connection. What it makes the supervisor hold is bounded:
-the unfinished line, the requests in flight, the tasks they have started, the bytes it has not read.
+the unfinished line, the requests in flight, the tasks they have started, the bytes it has not read. Of requests and
+of answers all peers together have one budget besides.
 
 One task at a time is the reader. It begins each request itself; a request that has to wait keeps the task, and reading
 goes on in another. So a request that is answered at once costs neither a task nor a turn of the scheduler.
@@ -19,7 +20,7 @@ import msgspec
 import trio
 from structlog.contextvars import bind_contextvars
 
-from doors.control_limits import ControlLimits, InputBudget, InputShare
+from doors.control_limits import ControlLimits, InputBudget, InputShare, OutputBudget, OutputShare
 from doors.eager import run_eagerly
 from doors.frames import (
     Incoming,
@@ -36,7 +37,7 @@ from errors import InternalError, PoolClosed, PoolError, PoolSaturated, Protocol
 from gateway.caller import Caller
 from wire.framing import LineFramer
 
-__all__ = ["Connection", "Methods"]
+__all__ = ["Budgets", "Connection", "Methods"]
 
 _CHUNK_BYTES = 64 * 1024
 _TURN_SECONDS = 0.001
@@ -52,17 +53,26 @@ class Methods(Protocol):
         ...
 
 
+class Budgets:
+    """What all connections of one door share."""
+
+    def __init__(self, limits: ControlLimits) -> None:
+        self.input = InputBudget(limits.input_bytes)
+        self.output = OutputBudget(limits.output_bytes)
+
+
 class Connection:
     """Serves one accepted socket, which does not block, from ``run`` to its end."""
 
     def __init__(
-        self, sock: socket.socket, methods: Methods, limits: ControlLimits, budget: InputBudget, *, principal: str
+        self, sock: socket.socket, methods: Methods, limits: ControlLimits, budgets: Budgets, *, principal: str
     ) -> None:
         self._sock = sock
         self._methods = methods
         self._limits = limits
         self.principal = principal
-        self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall)
+        share = OutputShare(budgets.output, free=limits.out_buffer_bytes, on_excess=self._give_up)
+        self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall, share=share)
         self._nursery: trio.Nursery
         self._framer = LineFramer(limits.max_frame_bytes)
         self._lines: collections.deque[bytes] = collections.deque()
@@ -73,7 +83,7 @@ class Connection:
         self._none_in_flight = trio.Event()
         self._tasks = 0
         self._refused_in_a_row = 0
-        self._share = InputShare(budget)
+        self._share = InputShare(budgets.input)
         self._bytes_in_flight = 0
 
     async def run(self) -> None:
@@ -95,6 +105,12 @@ class Connection:
         except PeerGone:
             self.outbox.lose()
             self._nursery.cancel_scope.cancel()
+
+    def _give_up(self, waiting: int) -> None:
+        """Most of what waits for all peers waits for this one: it is cut off, so that there is room for the others."""
+        _logger.warning("a peer was cut off: %d bytes waited for it, the most of all peers", waiting)
+        self.outbox.lose()
+        self._nursery.cancel_scope.cancel()
 
     async def _say_last_words(self) -> None:
         with trio.CancelScope(shield=True) as scope:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import trio
 
-from doors.connection import Connection, Methods
-from doors.control_limits import ControlLimits, InputBudget
+from doors.connection import Budgets, Connection, Methods
+from doors.control_limits import ControlLimits
 from doors.frames import encode_error
 from doors.lock import AlreadyRunning
 from doors.paths import check_socket_path, make_private_dir
@@ -106,7 +106,7 @@ class _Door:
     def __init__(self, methods: Methods, limits: ControlLimits) -> None:
         self._methods = methods
         self._limits = limits
-        self._budget = InputBudget(limits.input_bytes)
+        self._budgets = Budgets(limits)
         self._open = 0
 
     async def admit(self, stream: trio.SocketStream) -> None:
@@ -134,7 +134,7 @@ class _Door:
     async def _serve(self, stream: trio.SocketStream, *, principal: str) -> None:
         with socket.socket(fileno=stream.socket.detach()) as sock:
             sock.settimeout(0)
-            await Connection(sock, self._methods, self._limits, self._budget, principal=principal).run()
+            await Connection(sock, self._methods, self._limits, self._budgets, principal=principal).run()
 
     async def _turn_away(self, stream: trio.SocketStream, words: bytes) -> None:
         with trio.move_on_after(self._limits.flush_grace):

@@ -1,11 +1,13 @@
 """How much the peers of the control socket may make the supervisor hold: each of them, and all together."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from errors import PoolSaturated
 from wire.units import ByteCount, Seconds
 
-__all__ = ["ControlLimits", "InputBudget", "InputShare"]
+__all__ = ["ControlLimits", "InputBudget", "InputShare", "OutputBudget", "OutputShare"]
 
 _FREE_INPUT_BYTES = 64 * 1024
 
@@ -25,6 +27,8 @@ class ControlLimits(msgspec.Struct, frozen=True, kw_only=True):
     """All connections' unfinished lines and requests in flight, beyond the first 64 KiB of each."""
     out_buffer_bytes: ByteCount = ByteCount(256 * 1024)
     """Bytes that wait for one peer; its requests wait when there are more."""
+    output_bytes: ByteCount = ByteCount(256 * 1024 * 1024)
+    """What waits for all peers, answers of requests that wait included, beyond ``out_buffer_bytes`` of each."""
     write_stall: Seconds = Seconds(30)
     """A peer that takes no byte for this long, while some wait for it, is cut off."""
     flush_grace: Seconds = Seconds(1)
@@ -64,3 +68,48 @@ class InputShare:
         share = min(self._charged, max(0, held - _FREE_INPUT_BYTES))
         self._budget.move(share - self._charged)
         self._charged = share
+
+
+class OutputBudget:
+    """What may wait for all peers together. Where it is too much, the peer for whom most waits is given up."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._shares: set[OutputShare] = set()
+
+    def move(self, share: "OutputShare", difference: int) -> None:
+        """The share has become so much larger, or smaller where negative."""
+        self._used += difference
+        if share.charged:
+            self._shares.add(share)
+        else:
+            self._shares.discard(share)
+        while self._used > self._limit:
+            max(self._shares, key=lambda waiting: waiting.charged).give_up()
+
+
+class OutputShare:
+    """What waits for one peer, beyond the ``free`` bytes that each of them has."""
+
+    def __init__(self, budget: OutputBudget, *, free: int, on_excess: Callable[[int], None]) -> None:
+        """``on_excess`` is called with the bytes charged; from then on the share is given back and takes no more."""
+        self._budget = budget
+        self._free = free
+        self._on_excess = on_excess
+        self._is_given_up = False
+        self.charged = 0
+
+    def charge(self, held: int) -> None:
+        """So many bytes wait now. May give up any share of the budget, this one too."""
+        charged = 0 if self._is_given_up else max(0, held - self._free)
+        if difference := charged - self.charged:
+            self.charged = charged
+            self._budget.move(self, difference)
+
+    def give_up(self) -> None:
+        """Let go of all that waits for this peer."""
+        charged = self.charged
+        self._is_given_up = True
+        self.charge(0)
+        self._on_excess(charged)

@@ -5,6 +5,8 @@ import socket
 
 import trio
 
+from doors.control_limits import OutputShare
+
 __all__ = ["Outbox", "PeerGone"]
 
 
@@ -16,10 +18,11 @@ class Outbox:
     """The bytes on their way to one socket.
 
     At most ``limit`` bytes wait, plus one piece, plus what is being written at the moment; who has more waits in
-    ``put``. Last words may take as much again. Everything that gathers until a send leaves in it.
+    ``put``. Last words may take as much again. Everything that gathers until a send leaves in it. All of it is charged
+    to a share, the pieces of those who wait included: a single one may be far larger than the limit.
     """
 
-    def __init__(self, sock: socket.socket, *, limit: int, stall: float) -> None:
+    def __init__(self, sock: socket.socket, *, limit: int, stall: float, share: OutputShare) -> None:
         """``sock`` does not block; ``stall``: seconds without it taking a byte after which the peer counts as gone."""
         self._sock = sock
         self._limit = limit
@@ -27,6 +30,9 @@ class Outbox:
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._unsent = memoryview(b"")
+        self._block_bytes = 0
+        self._parked_bytes = 0
+        self._share = share
         self._writer = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
         self._is_closing = False
@@ -51,7 +57,7 @@ class Outbox:
         """
         while self.is_full and not self._has_room_for_last_words():
             self._writer.unpark()
-            await self._room.park()
+            await self._wait_for_room(len(piece))
         if self._is_lost:
             await trio.lowlevel.checkpoint()  # who talks on to nobody is to notice its own end
         self.put_nowait(piece)
@@ -66,6 +72,21 @@ class Outbox:
         if not self._is_lost:
             self._parts.append(piece)
             self._waiting_bytes += len(piece)
+            self._charge()
+
+    async def _wait_for_room(self, size: int) -> None:
+        self._parked_bytes += size
+        try:
+            self._charge()
+            if not self._is_lost:
+                await self._room.park()
+        finally:
+            self._parked_bytes -= size
+            self._charge()
+
+    def _charge(self) -> None:
+        """Of a block that is being sent all is held until its last byte has gone."""
+        self._share.charge(0 if self._is_lost else self._waiting_bytes + self._block_bytes + self._parked_bytes)
 
     def _has_room_for_last_words(self) -> bool:
         if self._waiting_bytes >= 2 * self._limit:
@@ -106,7 +127,8 @@ class Outbox:
         """Nobody reads any more: forget what waits, take no more, hold back nobody."""
         self._is_lost = True
         self._take_all()
-        self._unsent = memoryview(b"")
+        self._forget_block()
+        self._charge()
 
     def _send_some(self) -> bool:
         """Write until all is written or the socket takes no more; whether nothing is left."""
@@ -114,12 +136,22 @@ class Outbox:
             while self._unsent or self._parts:
                 if not self._unsent:
                     self._unsent = memoryview(self._take_all())
+                    self._block_bytes = len(self._unsent)
                 self._unsent = self._unsent[self._sock.send(self._unsent) :]
+            self._forget_block()
         except BlockingIOError:
             return False
         except OSError as exc:
             raise PeerGone(f"the peer closed the connection: {exc.strerror}") from exc
+        finally:
+            if self._share.charged:
+                self._charge()
         return True
+
+    def _forget_block(self) -> None:
+        """An empty view would still hold all that it was cut from."""
+        self._unsent = memoryview(b"")
+        self._block_bytes = 0
 
     def _take_all(self) -> bytes:
         taken = b"".join(self._parts)

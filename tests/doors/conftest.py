@@ -23,6 +23,7 @@ SMALL = ControlLimits(
     max_tasks=4,
     input_bytes=ByteCount(200_000),
     out_buffer_bytes=ByteCount(100_000),
+    output_bytes=ByteCount(2_000_000),
     write_stall=Seconds(0.2),
     flush_grace=Seconds(0.5),
 )

@@ -128,6 +128,11 @@ class FakeMethods:
         await self.release.wait()
         return "released"
 
+    async def do_wait_for_much(self, params: Any, _caller: Caller) -> Any:
+        """Answer ``size`` bytes once released."""
+        await self.release.wait()
+        return "x" * params["size"]
+
     async def do_fail(self, _params: Any, _caller: Caller) -> Any:
         raise WorkerExited("the worker w1 exited with code 3", worker="w1", sent=True, stderr_tail="boom")
 

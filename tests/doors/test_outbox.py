@@ -2,10 +2,12 @@
 
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import trio
 
+from doors.control_limits import OutputBudget, OutputShare
 from doors.outbox import Outbox, PeerGone
 
 SOME = 1 << 20  # far more than a socket takes while nobody reads
@@ -34,8 +36,9 @@ def pair() -> Iterator[tuple[CountingSocket, socket.socket]]:
 Pair = tuple[CountingSocket, socket.socket]
 
 
-def outbox(sock: socket.socket, *, limit: int = 100, stall: float = 30.0) -> Outbox:
-    return Outbox(sock, limit=limit, stall=stall)
+def outbox(sock: socket.socket, *, limit: int = 100, stall: float = 30.0, share: OutputShare | None = None) -> Outbox:
+    share = share or OutputShare(OutputBudget(10 * SOME), free=0, on_excess=print)
+    return Outbox(sock, limit=limit, stall=stall, share=share)
 
 
 def read_all(peer: socket.socket) -> bytes:
@@ -255,3 +258,70 @@ async def test_sending_now_to_a_closed_socket_is_the_writers_to_notice(pair: Pai
         box.send_now()
         with trio.fail_after(1):
             await noticed.wait()
+
+
+# --- what it is charged for -----------------------------------------------------------------------------------------
+
+
+async def test_who_waits_for_room_is_charged_and_what_has_left_no_more(pair: Pair, nursery: trio.Nursery) -> None:
+    sender, peer = pair
+    share = OutputShare(OutputBudget(10 * SOME), free=100, on_excess=print)
+    box = outbox(sender, limit=100, share=share)
+    nursery.start_soon(box.send_forever)
+    box.put_nowait(b"x" * SOME)
+    await trio.testing.wait_all_tasks_blocked()
+    for _ in range(3):
+        nursery.start_soon(box.put, b"y" * 1000)
+    await trio.testing.wait_all_tasks_blocked()
+    assert share.charged == SOME + 3000 - 100, "a block counts whole until it has left"
+    while box.held_bytes:
+        read_all(peer)
+        await trio.testing.wait_all_tasks_blocked()
+    assert share.charged == 0
+
+
+async def test_who_has_waited_in_vain_is_charged_no_more(pair: Pair) -> None:
+    share = OutputShare(OutputBudget(10 * SOME), free=0, on_excess=print)
+    box = outbox(pair[0], share=share)
+    box.put_nowait(b"x" * 100)
+    async with trio.open_nursery() as waiters:
+        waiters.start_soon(box.put, b"y" * 1000)
+        await trio.testing.wait_all_tasks_blocked()
+        assert share.charged == 1100
+        box.put_nowait(b"z" * 100)  # so that there is no room for last words either
+        waiters.cancel_scope.cancel()
+    assert share.charged == 200
+    box.lose()
+    assert share.charged == 0
+
+
+def test_where_too_much_waits_for_all_peers_the_one_for_whom_most_waits_is_given_up() -> None:
+    given_up: list[tuple[str, int]] = []
+
+    def note(name: str, charged: int) -> None:
+        given_up.append((name, charged))
+
+    budget = OutputBudget(1000)
+    shares = {name: OutputShare(budget, free=10, on_excess=partial(note, name)) for name in "abc"}
+    shares["a"].charge(510)
+    shares["b"].charge(310)
+    shares["c"].charge(210)
+    assert given_up == []
+    shares["c"].charge(211)
+    assert given_up == [("a", 500)]
+    shares["a"].charge(5000)
+    assert shares["a"].charged == 0
+    shares["b"].charge(10)
+    shares["c"].charge(1010)
+    assert given_up == [("a", 500)]
+    shares["c"].charge(1011)
+    assert given_up == [("a", 500), ("c", 1001)]
+
+
+async def test_who_gives_itself_up_by_waiting_does_not_wait(pair: Pair) -> None:
+    share = OutputShare(OutputBudget(500), free=0, on_excess=lambda _charged: box.lose())
+    box = outbox(pair[0], share=share)
+    box.put_nowait(b"x" * 100)
+    with trio.fail_after(5):
+        await box.put(b"y" * 1000)
+    assert box.held_bytes == 0
