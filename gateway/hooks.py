@@ -96,7 +96,10 @@ class GatewayLife(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionLife(msgspec.Struct, frozen=True, kw_only=True):
-    """A session was made, or its conversation is over. ``reason``: ``first message``, ``reset``, ``deleted`` ..."""
+    """A session was made (``first message``, ``held``), or its conversation is over (``reset``, ``deleted``): the reason.
+
+    ``transcript``: the file of the conversation that is over.
+    """
 
     session: str
     agent: str

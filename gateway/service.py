@@ -67,7 +67,7 @@ class Gateway:
         self.shutdown_requested = trio.Event()
         self.permissions = Permissions()
         self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
-        self.sessions = Sessions(settings, store, bus, pool, clock=clock)
+        self.sessions = Sessions(settings, store, bus, pool, hooks=hooks, start_soon=nursery.start_soon, clock=clock)
         self.ledger = Ledger(settings, store, bus, clock=clock)
         desk = Desk(
             pool=pool,

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from gateway.events import EventBus
+from gateway.hook_runner import HookRunner
+from gateway.hooks import SessionLife
 from gateway.session_book import SessionBook, SessionEntry, SessionStatus
 from gateway.settings import GatewaySettings
 from pool import Pool
@@ -27,12 +29,16 @@ class Sessions:
         bus: EventBus,
         pool: Pool,
         *,
+        hooks: HookRunner,
+        start_soon: Callable[..., None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._book = SessionBook(settings)
         self._store = store
         self._bus = bus
         self._pool = pool
+        self._hooks = hooks
+        self._start_soon = start_soon
         self._clock = clock
 
     def __iter__(self) -> Iterator[SessionEntry]:
@@ -73,7 +79,11 @@ class Sessions:
         return session, agent, role or (known.role if known and known.agent == agent else "default")
 
     def use(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
-        """A message for the session has come: make it known, as this agent's in this role. Raises PoolSaturated."""
+        """A message for the session has come (``run``), or a hold: make it known, as this agent's in this role.
+
+        Raises PoolSaturated.
+        """
+        is_new = key not in self._book
         entry, forgotten = self._book.use(key, agent, role, wall_now=self._clock())
         for old in forgotten:
             self._store.delete_session(old.key)
@@ -82,6 +92,9 @@ class Sessions:
         if run is not None:
             entry.last_run = run
         self.save(entry)
+        if is_new and self._hooks.has("session:start"):
+            life = SessionLife(session=key, agent=agent, role=role, reason="first message" if run else "held")
+            self._start_soon(self._hooks.notify, "session:start", life)
         return entry
 
     def save(self, entry: SessionEntry) -> None:

@@ -179,6 +179,45 @@ async def test_reset_waits_for_whoever_holds_the_session(tmp_path: Path, autojum
         assert done.is_set()
 
 
+# --- their beginning --------------------------------------------------------------------------------------------------
+
+
+async def test_hooks_hear_of_a_session_when_it_is_made_and_not_again_while_it_is_known(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    heard: list[SessionLife] = []
+
+    async def listen(life: SessionLife) -> None:
+        heard.append(life)
+
+    store = WholeStore()
+    async with open_world(tmp_path, store=store, hooks={"session:start": (listen,)}) as world:
+        for text in ("one", "/new", "two"):
+            await world.ask(text)
+        await world.call("acquire", session="bob", agent="ops")
+        await world.call("sessions.delete", session="alice")
+        await world.ask("three")
+        assert heard == [
+            SessionLife(session="alice", agent="main", role="default", reason="first message"),
+            SessionLife(session="bob", agent="ops", role="default", reason="held"),
+            SessionLife(session="alice", agent="main", role="default", reason="first message"),
+        ]
+        heard.clear()
+        left = store.after_a_stop()
+    async with open_world(tmp_path, store=left, hooks={"session:start": (listen,)}) as world:
+        await world.ask("four")
+        assert heard == []
+
+
+async def test_a_slow_hook_holds_no_new_session_up(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async def sleep(_life: SessionLife) -> None:
+        await trio.sleep_forever()
+
+    async with open_world(tmp_path, hooks={"session:start": (sleep,)}) as world:
+        assert (await world.ask("one")).text == "one"
+        assert trio.current_time() < 5
+
+
 # --- deletion ---------------------------------------------------------------------------------------------------------
 
 
