@@ -96,7 +96,7 @@ class GatewayLife(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionLife(msgspec.Struct, frozen=True, kw_only=True):
-    """A session was made (``first message``, ``held``), or its conversation is over (``reset``, ``deleted``): the reason.
+    """A session was made or its conversation is over. Reasons: ``first message``, ``held``; ``reset``, ``deleted``.
 
     ``transcript``: the file of the conversation that is over.
     """
