@@ -108,7 +108,7 @@ class Backlog:
         self.cost = 0
         self.lost = 0
         self.gone = 0
-        """Highest seq among the events given up."""
+        """Highest seq among the events given up; older ones may be durable nevertheless."""
         self.is_tight = False
         self._limit = limit
         self._waiting: deque[Batch] = deque()
@@ -227,7 +227,8 @@ class Backlog:
     def _keep_limit(self) -> None:
         """Merge all that waits, which leaves one row of each key, and let the oldest events go.
 
-        What is being written meanwhile does not count: otherwise each attempt would cost all the events that come.
+        What is being written meanwhile does not count: otherwise each attempt would cost all the events that come. Nor
+        can it be given up any more. Should it come through after all, it is older than what was lost, and yet there.
         """
         waiting = self.cost - (self._taken.cost if self._taken else 0)
         if not self.is_tight or waiting <= self._limit:

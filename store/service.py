@@ -160,9 +160,10 @@ class Store:
         return [found[seq] for seq in sorted(found)][:limit]
 
     async def oldest_seq(self) -> int:
-        """Events below this seq cannot be read any more, by retention or loss; 0 = nothing ever went.
+        """From this seq on no event has gone, by retention or loss; 0 = none ever went.
 
-        A reader that has seen everything up to the one before it has missed nothing.
+        A reader that has seen everything up to the one before it has missed nothing. Of what is older something is
+        missing, though not all of it need be: what was durable before the disk refused outlives what waited meanwhile.
         """
         await trio.lowlevel.checkpoint()
         gone = self._writer.gone

@@ -20,6 +20,7 @@ class Disk:
         self.is_full = False
         """While it is set, SQLite itself finds no room for another page."""
         self.commits = 0
+        self._committing = threading.Condition()
         self.hangs = threading.Event()
         """Set by the first COMMIT that waits for ``answers``."""
         self.answers = threading.Event()
@@ -42,12 +43,20 @@ class Disk:
     def before(self, sql: str) -> None:
         """What happens to a statement before SQLite gets to see it."""
         if sql == "COMMIT":
-            self.commits += 1
+            with self._committing:
+                self.commits += 1
+                self._committing.notify_all()
             if not self.answers.is_set():
                 self.hangs.set()
                 self.answers.wait(10)
         if self.error is not None and sql.startswith(self.refused):
             raise self.error
+
+    def wait_for_commits(self, count: int) -> bool:
+        """Until so many more have been tried; False = they have not come."""
+        with self._committing:
+            upto = self.commits + count
+            return self._committing.wait_for(lambda: self.commits >= upto, 10)
 
     def count(self, start: str) -> int:
         """How many statements began like that."""

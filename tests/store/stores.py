@@ -12,7 +12,7 @@ from store import Store, StoreSettings, open_store
 from tests.store.disks import Disk, table
 from wire.units import Seconds
 
-__all__ = ["FULL", "SETTINGS", "Troubles", "a_store", "hung", "stored"]
+__all__ = ["FULL", "SETTINGS", "Troubles", "a_store", "hung", "stored", "tried_anew"]
 
 FULL = sqlite3.OperationalError("database or disk is full")
 SETTINGS = StoreSettings(retry=Seconds(0.01))
@@ -49,6 +49,11 @@ async def a_store(
 async def hung(disk: Disk) -> None:
     """Wait until a commit is in the hands of a disk that does not answer."""
     await trio.to_thread.run_sync(disk.hangs.wait)
+
+
+async def tried_anew(disk: Disk) -> None:
+    """Wait until an attempt that has begun after this call reaches its commit: it holds all that was put before."""
+    assert await trio.to_thread.run_sync(disk.wait_for_commits, 2)  # the first one may have been under way
 
 
 def stored(path: Path) -> list[int]:

@@ -248,6 +248,7 @@ class AnyStory(RuleBasedStateMachine):
         kept = [row.seq for row in self.tables.events]
         assert kept == sorted(kept)
         assert len(kept) + self.backlog.lost == self.put
+        assert self.backlog.gone == max({*range(1, self.put + 1)}.difference(kept), default=0)
         assert (self.backlog.cost, self.backlog.written) == (0, self.backlog.position)
 
 

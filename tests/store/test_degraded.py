@@ -8,7 +8,7 @@ import trio
 from store import StoreSettings, open_store
 from tests.store.disks import Disk
 from tests.store.rows import event, events, run, session
-from tests.store.stores import FULL, SETTINGS, Troubles, a_store, hung, stored
+from tests.store.stores import FULL, SETTINGS, Troubles, a_store, hung, stored, tried_anew
 from wire.units import ByteCount, Seconds
 
 # --- a disk that refuses --------------------------------------------------------------------------------------------
@@ -86,6 +86,7 @@ async def test_over_its_bound_the_oldest_events_are_lost_and_counted_and_nothing
             store.put_run(run(f"r{number % 10}", accepted_at=float(number)))
             if number % 100 == 0:
                 assert not await store.flush()
+        await tried_anew(disk)
         disk.error = None
         assert (await troubles.next())[0] == "store_degraded"
         lost = (await troubles.next())[1]["lost"]
@@ -96,6 +97,25 @@ async def test_over_its_bound_the_oldest_events_are_lost_and_counted_and_nothing
         assert sorted(row.updated_at for row in store.loaded.sessions) == list(range(991, 1001))
         assert sorted(row.accepted_at for row in store.loaded.runs) == list(range(991, 1001))
         assert await store.oldest_seq() == lost + 1
+
+
+async def test_what_an_attempt_holds_is_not_given_up_but_the_oldest_of_what_came_during_it(
+    path: Path, disk: Disk, troubles: Troubles
+) -> None:
+    settings = StoreSettings(stall=Seconds(0.2), backlog=ByteCount(100_000))
+    async with a_store(path, disk=disk, troubles=troubles, settings=settings) as store:
+        disk.answers.clear()
+        store.put_events(events(1, 101, size=300))
+        await hung(disk)
+        assert (await troubles.next())[0] == "store_degraded"
+        store.put_events(events(101, 1001, size=300))
+        disk.answers.set()
+        kind, details = await troubles.next()
+        oldest = 101 + details["lost"]
+        assert (kind, oldest > 800, await store.oldest_seq()) == ("store_recovered", True, oldest)
+    assert stored(path) == [*range(1, 101), *range(oldest, 1001)]
+    async with a_store(path) as store:
+        assert await store.oldest_seq() == oldest
 
 
 async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
