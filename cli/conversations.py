@@ -84,7 +84,8 @@ def wait(client: "ControlClient", run_id: str, session: str | None, timeout: flo
     from doors.outcomes import show_outcome
     from doors.prompting import wait_for_run
 
-    show_outcome(wait_for_run(client, run_id, session, timeout), as_json=as_json)
+    outcome = wait_for_run(client, run_id, session, timeout, place=given_place())
+    show_outcome(outcome, as_json=as_json)
 
 
 @click.command(short_help="Put a text into the turn that is running.")

@@ -320,7 +320,7 @@ class _Request:
 
 
 def _cut_short() -> PoolClosed:
-    return PoolClosed("the supervisor closed the connection before the request had ended")
+    return PoolClosed("the supervisor closed the connection before the request had ended", cut_short=True)
 
 
 def _has_hung_up(fd: int) -> bool:

@@ -52,7 +52,7 @@ def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, 
         _abort(client.path, params)
         raise
     except PoolError as exc:
-        error = _explain_end(exc, params, place, is_known=is_known)
+        error = _lost_run(params["run"], params["session"], place) if _is_gone(exc, is_known=is_known) else exc
         view.fail(error)
         raise error from exc
     outcome: dict[str, Any] = stream.result
@@ -61,16 +61,22 @@ def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, 
     return outcome
 
 
-def wait_for_run(client: ControlClient, run_id: str, session: str | None, timeout: float | None) -> dict[str, Any]:
+def wait_for_run(
+    client: ControlClient, run_id: str, session: str | None, timeout: float | None, *, place: str = ""
+) -> dict[str, Any]:
     """The outcome of a run, however it ended. ``timeout`` in seconds, 0 = as it stands now, None = until it has ended.
 
-    Raises RequestTimeout when it has not ended by then, and UsageError for a run that is not known.
+    ``place``: the options by which shown commands find the supervisor. Raises RequestTimeout when it has not ended by
+    then, RunInterrupted when the supervisor goes away before, and UsageError for a run that is not known.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:
         patience = max(0.0, min(deadline - time.monotonic(), _LOOK_SECONDS))
         params = given(run_id=run_id, session=session, timeout_ms=round(patience * 1000))
-        outcome: dict[str, Any] = client.call("agent.wait", params, timeout=patience + _SUPERVISOR_LATE)
+        try:
+            outcome: dict[str, Any] = client.call("agent.wait", params, timeout=patience + _SUPERVISOR_LATE)
+        except PoolError as exc:
+            raise _lost_run(run_id, session, place) if _is_gone(exc, is_known=True) else exc from exc
         if outcome["status"] != "timeout":
             return outcome
         if time.monotonic() >= deadline:
@@ -111,15 +117,18 @@ def _abort(path: Path, params: dict[str, Any]) -> None:
         client.call("abort", {"session": params["session"], "run": params["run"]}, timeout=_ABORT_TIMEOUT)
 
 
-def _explain_end(error: PoolError, params: dict[str, Any], place: str, *, is_known: bool) -> PoolError:
-    """What to say of a run that ended without an outcome: when only the supervisor is gone, how to look for it."""
-    is_gone = isinstance(error, NoSupervisor) or (isinstance(error, PoolClosed) and is_known)
-    if not is_gone:
-        return error
-    run_id, session = params["run"], params["session"]
+def _is_gone(error: PoolError, *, is_known: bool) -> bool:
+    """Whether only the supervisor is gone, and not the run: a supervisor that stops cuts short whoever listens."""
+    is_closed = isinstance(error, PoolClosed) and (is_known or "cut_short" in error.details)
+    return is_closed or isinstance(error, NoSupervisor)
+
+
+def _lost_run(run_id: str, session: str | None, place: str) -> RunInterrupted:
+    """What to say of a run without an outcome whose supervisor is gone: what becomes of it, how to look for it."""
     look = command_line("wait", run_id, session=session, place=place)
     return RunInterrupted(
-        f"the supervisor went away before the run had ended; when it is back, its outcome is told by: {look}",
+        "the supervisor went away before the run had ended; a run that still waits is kept and goes on when the "
+        f"supervisor is back; its outcome is told by: {look}",
         run_id=run_id,
         session=session,
     )

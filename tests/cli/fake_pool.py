@@ -74,7 +74,7 @@ class FakePool:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.waits: list[str] = []
-        """Answers of ``agent.wait`` before the last one: ``timeout``."""
+        """Answers of ``agent.wait`` before the last one: ``timeout``, or ``cut short`` as by a supervisor that stops."""
         self.events: list[Any] = []
         """What a subscription pushes before the supervisor ends it."""
 
@@ -87,6 +87,8 @@ class FakePool:
                 return await self.answer(asked, caller)
             case "subscribe":
                 return await self.subscribe(caller)
+            case "agent.wait" if self.waits == ["cut short"]:
+                raise PoolClosed("the supervisor closed the connection", cut_short=True)
             case "agent.wait" if self.waits:
                 return {"run_id": asked["run_id"], "status": self.waits.pop(0)}
             case "route":

@@ -115,6 +115,14 @@ def test_a_wait_that_takes_too_long_is_4_and_says_that_the_run_goes_on(bench: Be
     assert (result.exit_code, result.stderr) == (4, "pool: the run r1 has not ended yet; it goes on\n")
 
 
+def test_a_wait_that_the_supervisors_end_cuts_short_says_that_the_run_is_kept_and_how_to_wait_on(bench: Bench) -> None:
+    bench.pool.waits = ["cut short"]
+    result = bench.run("wait", "r1", "-s", "ada", "--socket", str(bench.socket))
+    assert result.exit_code == 1
+    assert "a run that still waits is kept and goes on when the supervisor is back" in result.stderr
+    assert result.stderr.endswith(f"pool wait --socket {bench.socket} -s ada r1\n")
+
+
 @pytest.mark.parametrize(("options", "printed", "mode"), [([], "done so\n", "sync"), (["--detach"], "d1\n", "async")])
 def test_a_task_is_delegated(bench: Bench, options: list[str], printed: str, mode: str) -> None:
     result = bench.run("delegate", "-s", "ada", "-a", "pi", *options, "look")

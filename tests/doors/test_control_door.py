@@ -45,6 +45,7 @@ async def test_a_closing_server_answers_what_is_in_flight_and_takes_its_socket_a
     answer = await peer.hear()
     assert answer is not None
     assert (answer["id"], answer["error"]["code"]) == (1, "pool_closed")
+    assert answer["error"]["data"] == {"cut_short": True}, "which tells it from a request that was refused"
     assert await peer.hear() is None
     assert not path.exists()
     peer.stream.socket.close()

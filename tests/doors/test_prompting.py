@@ -121,6 +121,7 @@ def test_what_a_run_failed_with_is_raised_as_the_error_it_was() -> None:
         (NoSupervisor("gone"), 1, RunInterrupted),
         (NoSupervisor("gone"), 0, RunInterrupted),
         (PoolClosed("stopped in mid-run"), 1, RunInterrupted),
+        (PoolClosed("stopped before it was said to be accepted", cut_short=True), 0, RunInterrupted),
         (PoolClosed("takes no new runs"), 0, PoolClosed),
     ],
 )
@@ -165,7 +166,10 @@ class WaitingClient:
     def call(self, method: str, params: Any, timeout: float) -> Any:
         assert (method, timeout > params["timeout_ms"] / 1000) == ("agent.wait", True)
         self.asked.append(params)
-        return self.answers.pop(0)
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 def test_a_run_is_waited_for_in_steps_until_it_has_ended() -> None:
@@ -183,3 +187,16 @@ def test_a_long_wait_is_never_one_long_request() -> None:
 def test_a_look_at_a_run_that_goes_on_is_a_timeout() -> None:
     with pytest.raises(RequestTimeout, match="the run r has not ended yet; it goes on"):
         wait_for_run(WaitingClient({"status": "timeout"}), "r", None, 0)  # type: ignore[arg-type]  # a fake
+
+
+@pytest.mark.parametrize("error", [PoolClosed("cut short", cut_short=True), NoSupervisor("gone")])
+def test_a_wait_whose_supervisor_goes_away_says_that_the_run_is_kept_and_how_to_wait_on(error: Exception) -> None:
+    client = WaitingClient({"status": "timeout"}, error)
+    with pytest.raises(RunInterrupted, match="a run that still waits is kept and goes on when") as caught:
+        wait_for_run(client, "r", "s", None, place=" --socket /s")  # type: ignore[arg-type]  # a fake
+    assert str(caught.value).endswith("pool wait --socket /s -s s r")
+
+
+def test_a_wait_for_what_is_not_known_is_told_as_it_is() -> None:
+    with pytest.raises(UsageError, match="no run"):
+        wait_for_run(WaitingClient(UsageError("no run")), "r", None, None)  # type: ignore[arg-type]  # a fake
