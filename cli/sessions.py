@@ -48,9 +48,11 @@ def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
 @sessions.command("reset")
 @_key
 @with_client
-def reset_session(client: "ControlClient", key: str) -> None:
+def reset(client: "ControlClient", key: str) -> None:
     """Begin the conversation anew; what was said is kept in its old transcript."""
-    client.call("sessions.reset", {"session": key})
+    from doors.requests import reset_session
+
+    reset_session(client, key)
     click.echo(f"{key} begins anew")
 
 
@@ -58,10 +60,12 @@ def reset_session(client: "ControlClient", key: str) -> None:
 @_key
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_client
-def delete_session(client: "ControlClient", key: str, *, yes: bool) -> None:
+def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
     """Forget the conversation and what was said in it; asks first."""
     confirm(f"Delete {key} and what was said in it?", yes=yes)
-    client.call("sessions.delete", {"session": key})
+    from doors.requests import delete_session
+
+    delete_session(client, key)
     click.echo(f"{key} is deleted")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console, RenderableType
 
-from doors.control_client import ControlClient
+from doors.control_client import WORK_SECONDS, ControlClient
 from doors.doctor import Check, Verdict
 from doors.route_view import route_view
 from doors.session_views import history_view, session_view
@@ -104,7 +104,7 @@ def show_problems(file: Path | None, problems: Sequence[str], *, as_json: bool) 
 
 def show_reload(client: ControlClient, *, as_json: bool) -> None:
     """Have the settings read again, and print what came of it."""
-    result = client.call("reload")
+    result = client.call("reload", timeout=WORK_SECONDS)
     if as_json:
         print_json(result)
         return

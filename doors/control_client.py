@@ -14,9 +14,12 @@ from errors import ProtocolViolation, RequestTimeout, error_from_wire
 from wire.envelope import EventEnvelope
 from wire.messages import Message, Request
 
-__all__ = ["ControlClient", "NoSupervisor", "PushData", "Pushed", "Stream", "Subscription"]
+__all__ = ["WORK_SECONDS", "ControlClient", "NoSupervisor", "PushData", "Pushed", "Stream", "Subscription"]
 
-_ANSWER_SECONDS = 30.0
+_ANSWER_SECONDS = 10.0
+"""For what a supervisor answers at once: one that does not is stopped, or as good as."""
+WORK_SECONDS = 60.0
+"""For what it answers when a worker has, a turn has been ended, or files have been read."""
 
 
 class ControlClient:

@@ -2,10 +2,19 @@
 
 from typing import Any
 
-from doors.control_client import ControlClient
+from doors.control_client import WORK_SECONDS, ControlClient
 from errors import PoolError, RequestTimeout, UsageError
 
-__all__ = ["abort_run", "decide", "drain_supervisor", "given", "message_source", "stop_supervisor"]
+__all__ = [
+    "abort_run",
+    "decide",
+    "delete_session",
+    "drain_supervisor",
+    "given",
+    "message_source",
+    "reset_session",
+    "stop_supervisor",
+]
 
 
 def stop_supervisor(client: ControlClient, timeout: float | None) -> None:
@@ -30,7 +39,18 @@ def abort_run(client: ControlClient, session: str, run: str | None) -> None:
 
 def decide(client: ControlClient, call_id: str, decision: str, *, session: str | None, note: str | None) -> None:
     """Answer ``allow`` or ``deny`` to a tool call that waits for a person."""
-    client.call("decide", given(call_id=call_id, decision=decision, session=session, note=note))
+    answer = given(call_id=call_id, decision=decision, session=session, note=note)
+    client.call("decide", answer, timeout=WORK_SECONDS)
+
+
+def reset_session(client: ControlClient, key: str) -> None:
+    """Begin the session anew; a turn that runs is ended first."""
+    client.call("sessions.reset", {"session": key}, timeout=WORK_SECONDS)
+
+
+def delete_session(client: ControlClient, key: str) -> None:
+    """Forget the session; a turn that runs is ended first."""
+    client.call("sessions.delete", {"session": key}, timeout=WORK_SECONDS)
 
 
 def message_source(*, chat_type: str, sender_id: str, chat_id: str | None, **others: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class FakePool:
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.waits: list[str] = []
-        """Answers of ``agent.wait`` before the last one: ``timeout``, or ``cut short`` as by a supervisor that stops."""
+        """Answers of ``agent.wait`` before the last one: ``timeout``, or ``cut short``, as by one that stops."""
         self.events: list[Any] = []
         """What a subscription pushes before the supervisor ends it."""
 

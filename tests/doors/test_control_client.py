@@ -1,8 +1,10 @@
 """The blocking client against a real control server, and against what is none."""
 
+import contextlib
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,10 @@ import trio
 
 from doors.control import serve_control
 from doors.control_client import ControlClient, NoSupervisor, Pushed
+from doors.control_wire import Address
 from errors import PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from tests.doors.methods import FakeMethods, an_event
+from wire.messages import Request
 
 
 @pytest.fixture
@@ -269,3 +273,36 @@ def test_a_supervisor_that_answers_nobody_is_a_timeout_not_a_hang(short_dir: Pat
         listener.listen()
         with ControlClient(short_dir / "s") as client, pytest.raises(RequestTimeout, match="stopped or overloaded"):
             client.call("status", timeout=0.05)
+
+
+class MuteWire:
+    """A connection to a supervisor that is stopped; keeps how many seconds each answer was given."""
+
+    def __init__(self, _path: Path) -> None:
+        self.given: list[float] = []
+
+    def send(self, request: Request) -> Address:
+        return Address("request", request.id)
+
+    def receive(self, _address: Address, deadline: float) -> None:
+        self.given.append(deadline - time.monotonic())
+        raise TimeoutError
+
+    def forget(self, _address: Address) -> None:
+        """Nothing is kept."""
+
+    @contextlib.contextmanager
+    def subscribing(self) -> Iterator[None]:
+        yield
+
+    def close(self) -> None:
+        assert self.given == pytest.approx([10.0, 10.0], abs=1.0)
+
+
+def test_what_is_answered_at_once_is_waited_for_ten_seconds_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doors.control_client.ControlWire", MuteWire)
+    with ControlClient(Path("/nowhere")) as client:
+        with pytest.raises(RequestTimeout, match="did not answer status in time; is it stopped or overloaded"):
+            client.call("status")
+        with pytest.raises(RequestTimeout, match="is it stopped or overloaded"):
+            client.subscribe()
