@@ -51,7 +51,7 @@ def show(config: str | None, *, as_json: bool) -> None:
     click.echo(show_config(load(config, None), as_json=as_json))
 
 
-@config.command("set")
+@config.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
 @config_option

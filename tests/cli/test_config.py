@@ -38,6 +38,14 @@ def test_what_is_wrong_is_told_a_line_each_with_exit_code_2(alone: CliRunner, tm
     assert (told.exit_code, document["file"], len(document["problems"])) == (2, str(file), 2)
 
 
+@pytest.mark.parametrize("value", ["-1", "-1.5", "-x", "--nothing-we-know"])
+def test_a_value_may_begin_with_a_dash(alone: CliRunner, value: str) -> None:
+    result = alone.invoke(cli.main, ["config", "set", "agents.main.append_system_prompt", value])
+    assert (result.exit_code, value in result.stdout) == (0, True), result.stderr
+    refused = alone.invoke(cli.main, ["config", "set", "pool.max", "-1"])
+    assert (refused.exit_code, "pool.max: must be 1 or more, not -1" in refused.stderr) == (2, True)
+
+
 def test_a_value_that_cannot_hold_changes_nothing(alone: CliRunner, tmp_path: Path) -> None:
     (tmp_path / "pool.toml").write_text("[pool]\nmax = 3\n")
     result = alone.invoke(cli.main, ["config", "set", "pool.max", "many"])
