@@ -3,7 +3,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,8 @@ def parse_settings(
     settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
     problems = [*check_settings(settings), *_missing_files(settings)]
     if problems:
-        raise _error(problems, text, path)
+        flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
+        raise _error(problems, text, path, given={key for key, value in flags.items() if value is not None})
     return settings
 
 
@@ -149,13 +150,23 @@ def _missing_files(settings: Settings) -> list[Problem]:
 # --- what a refusal looks like ----------------------------------------------------------------------------------------
 
 
-def _error(problems: list[Problem], text: str, path: Path | None) -> SettingsError:
+def _error(
+    problems: list[Problem], text: str, path: Path | None, given: Collection[KeyPath] = frozenset()
+) -> SettingsError:
+    """``given``: keys whose values are the command line's, whatever the file says."""
     lines = lines_of_keys(text)
-    shown = [f"{_place(problem.path, lines, path)}{problem}" for problem in problems]
+    shown = [
+        f"--{problem.path[-1]}: {problem}" if problem.path in given else f"{_place(problem.path, lines, path)}{problem}"
+        for problem in problems
+    ]
     return SettingsError("\n".join(shown), problems)
 
 
 def _place(key: KeyPath, lines: dict[KeyPath, int], path: Path | None) -> str:
-    while key and key not in lines:
-        key = key[:-1]
-    return f"{path}:{lines[key]}: " if key else f"{path}: " if path and lines else ""
+    """The line of the key; else of the first thing in it, a table that only its inner ones name; else around it."""
+    inside = [line for other, line in lines.items() if other[: len(key)] == key]
+    if key and inside:
+        return f"{path}:{min(inside)}: "
+    if key:
+        return _place(key[:-1], lines, path)
+    return f"{path}: " if path and lines else ""

@@ -210,8 +210,27 @@ def test_the_command_line_wins_over_the_file_and_is_checked_with_it(tmp_path: Pa
     assert (settings.pool.min, settings.pool.max, settings.data_dir) == (2, 9, str(tmp_path / "d"))
     with pytest.raises(SettingsError, match=r"pool.toml:2: pool.min: is 3, more than pool.max = 2"):
         load_settings(path, max_workers=2)
-    with pytest.raises(SettingsError, match=r"^pool.max: must be 1 or more, not 0"):
+    with pytest.raises(SettingsError, match=r"^--max: pool.max: must be 1 or more, not 0"):
         load_settings(None, max_workers=0, min_workers=0)
+
+
+def test_a_value_that_came_from_the_command_line_is_blamed_on_it_and_not_on_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "pool.toml"
+    path.write_text("[pool]\nmax = 4\nreserve = -1\n")
+    with pytest.raises(SettingsError) as refusal:
+        load_settings(path, max_workers=0)
+    told = str(refusal.value).splitlines()
+    assert "--max: pool.max: must be 1 or more, not 0" in told
+    assert f"{path}:3: pool.reserve: must be 0 or more, not -1" in told
+    assert not [line for line in told if line.startswith(f"{path}:2:")]
+
+
+@pytest.mark.parametrize("header", ["[nonsense]", "[nonsense.inner]", "[[nonsense]]", "[[nonsense.inner]]"])
+def test_an_unknown_table_is_told_with_its_line_however_it_is_opened(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "pool.toml"
+    path.write_text(f"[pool]\nmax = 4\n{header}\nx = 1\n")
+    with pytest.raises(SettingsError, match=r"pool\.toml:3: nonsense: there is no such setting"):
+        load_settings(path)
 
 
 def test_a_relative_data_dir_starts_at_the_file_and_a_tilde_at_home(
