@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from store.backlog import Batch
-from store.failures import REFUSED_ROW
+from store.failures import REFUSED_ROW, FileLost
 from store.retention import expired_up_to
 from store.statements import (
     DELETE_RUNS,
@@ -46,6 +46,8 @@ class Database:
     def __init__(self, path: Path, connect: Connect) -> None:
         """Open the file, or make it; its tables are the business of ``store.opening``."""
         self.path = path
+        self._log = Path(f"{path.resolve()}-wal")  # SQLite keeps it beside the file itself, not beside a link to it
+        self._places: dict[Path, tuple[int, int]] = {}
         self._connect = connect
         self.connection = self._open("rwc")
         self.events = 0
@@ -54,12 +56,24 @@ class Database:
         """Highest seq of events that were deleted or given up; the same."""
 
     def refresh(self) -> None:
-        """Read the figures that every write keeps up to date."""
+        """Read the figures that every write keeps up to date, and which files they are in."""
         self.events = read_meta(self.connection, "events")
         self.gone = read_meta(self.connection, "gone")
+        self._places = {file: _place_of(file) for file in (self.path, self._log) if file.exists()}
+
+    def check_place(self) -> None:
+        """Raise FileLost when the file, or its log, is not the one that was opened."""
+        for file, place in self._places.items():
+            if _place_of(file) != place:
+                raise FileLost(f"{file} was replaced")
 
     def reopen(self) -> None:
-        """Start over with a new connection: the old one may point to a disk that has gone and come back."""
+        """Start over with a new connection: the old one may point to a disk that has gone and come back.
+
+        Raises FileLost when another file has the name now. The number of its device may be new all the same.
+        """
+        if _place_of(self.path)[1] != self._places[self.path][1]:
+            raise FileLost(f"{self.path} was replaced")
         with suppress(sqlite3.Error):
             self.connection.close()
         self.connection = self._open("rw")
@@ -114,10 +128,13 @@ class Database:
         self._meta("reserved", "?", reserved)
 
     def close_cleanly(self) -> None:
-        """Leave the mark that the next life need not check the file, and close it."""
-        with self.transaction():
-            self._meta("clean", "?", 1)
-        self.close()
+        """Leave the mark that the next life need not check the file, and close it; closes it in any case."""
+        try:
+            self.check_place()
+            with self.transaction():
+                self._meta("clean", "?", 1)
+        finally:
+            self.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -173,7 +190,7 @@ class Database:
     def log_bytes(self) -> int:
         """Size of the write-ahead log."""
         try:
-            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+            return self._log.stat().st_size
         except FileNotFoundError:
             return 0
 
@@ -201,6 +218,15 @@ class Database:
             connection.close()
             raise
         return connection
+
+
+def _place_of(file: Path) -> tuple[int, int]:
+    """Device and number of the file that has this name now. Raises FileLost when there is none to be found."""
+    try:
+        found = file.stat()
+    except OSError as exc:
+        raise FileLost(f"{file} was removed ({exc.strerror})") from exc
+    return found.st_dev, found.st_ino
 
 
 _PAGE_COUNTS = ("freelist_count", "page_count")

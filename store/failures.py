@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from errors import PoolError
 
-__all__ = ["REFUSED_ROW", "StoreUnusable", "is_damage"]
+__all__ = ["REFUSED_ROW", "FileLost", "StoreUnusable", "is_damage"]
 
 REFUSED_ROW = (
     *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError),
@@ -21,6 +21,22 @@ class StoreUnusable(PoolError):
     """The store's file cannot be opened, read or written, or is of a newer version; ``details["path"]`` says which."""
 
     code: ClassVar[str] = "store_unusable"
+
+
+class FileLost(sqlite3.OperationalError):
+    """The open file is no longer the one of its name: it was removed, renamed or replaced.
+
+    What is written to it is gone with this process, though SQLite sees nothing wrong. It is not made anew from memory:
+    the store does not have what it has already written, a file with half of the sessions would pass for a sound one in
+    the next life, and whoever put another file there, or wanted an empty start, would find it overwritten. So the store
+    goes on in memory and says so; it recovers by itself when the very file is back.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} while it was in use; what it held is lost with this process, and nothing is stored any more: "
+            "put the same file back, or restart to begin with what is there now"
+        )
 
 
 def is_damage(error: sqlite3.Error) -> bool:

@@ -1,4 +1,4 @@
-"""Upkeep of the file in small steps between the writes: retention, moving the log, giving space back."""
+"""Upkeep of the file in small steps between the writes: is it still there, retention, its log, giving space back."""
 
 from collections.abc import Callable
 
@@ -19,6 +19,8 @@ _ALL = 2**63 - 1
 _AGE_CHECKS = 1000
 """The age of events is looked at so many times in the time they are kept."""
 _REST = (1.0, 3600.0)
+_PLACE_CHECK = 10.0
+"""Seconds in which to notice that the file was removed; what is promised meanwhile is lost with all the rest."""
 
 
 class Upkeep:
@@ -32,17 +34,25 @@ class Upkeep:
         self._settings = settings
         self._clock = CautiousClock(clock, monotonic, database.latest_time())
         self._monotonic = monotonic
-        self._next_age_check = monotonic()
+        self._next_age_check = self._next_place_check = monotonic()
         self._expired = 0
 
     @property
-    def rest(self) -> float | None:
-        """Seconds that may pass until ``step`` has to look again, when it has found nothing to do; None = any time."""
+    def rest(self) -> float:
+        """Seconds that may pass until ``step`` has to look again, when it has found nothing to do."""
+        return min(_PLACE_CHECK, self._age_rest or _PLACE_CHECK)
+
+    @property
+    def _age_rest(self) -> float | None:
         age = self._settings.events_age
         return min(max(age / _AGE_CHECKS, _REST[0]), _REST[1]) if age else None
 
     def step(self) -> bool:
-        """Do the most urgent thing that is due, in some milliseconds; False = there is nothing to do."""
+        """Do the most urgent thing that is due, in some milliseconds; False = there is nothing to do.
+
+        Raises FileLost, as ``catch_up`` does, once that is noticed.
+        """
+        self._check_place()
         has_written = self.prune() or self._shrink()
         if has_written:
             self.move_log()
@@ -53,6 +63,7 @@ class Upkeep:
 
         Far over its limit the table shrinks again whoever waits, or a steady flood would let it grow without end.
         """
+        self._check_place()
         far = self._settings.events + self._settings.events // 10
         owed = 2 * added
         while owed > 0 and (self._database.events > far or not is_awaited()) and self.prune():
@@ -77,9 +88,15 @@ class Upkeep:
             self._expired = 0
         return deleted > 0
 
+    def _check_place(self) -> None:
+        now = self._monotonic()
+        if now >= self._next_place_check:
+            self._next_place_check = now + _PLACE_CHECK
+            self._database.check_place()
+
     def _look_at_ages(self) -> None:
         now = self._monotonic()
-        rest = self.rest
+        rest = self._age_rest
         if rest is None or self._expired or now < self._next_age_check:
             return
         self._next_age_check = now + rest

@@ -14,7 +14,7 @@ from errors import PoolClosed
 from store.backlog import Backlog, Batch
 from store.database import Database
 from store.disk import Disk
-from store.failures import REFUSED_ROW
+from store.failures import REFUSED_ROW, FileLost
 from store.records import EventRow, StoreStatistics
 from store.settings import StoreSettings
 from store.upkeep import Upkeep
@@ -61,8 +61,9 @@ class Writer:
         self._has_ended = False
         self._rows_written = 0
         # The thread's own.
-        self._upkeep_at: float | None = 0.0
+        self._upkeep_at = 0.0
         self._has_given_up = False
+        self._has_lost_file = False
 
     # --- for the event loop -----------------------------------------------------------------------------------------
 
@@ -76,11 +77,12 @@ class Writer:
         with self._work:
             if self._is_closing:
                 raise PoolClosed("the store is closed and takes nothing more")
+            was_empty = self._backlog.is_empty
             change(self._backlog)
             if self._backlog.is_empty:
                 return  # a change of nothing: the disk owes no answer for it
             self._note_progress(self._busy_since or time.monotonic())
-            if not self._disk.is_degraded:
+            if was_empty or not self._disk.is_degraded:
                 self._work.notify()
 
     def close(self) -> None:
@@ -165,7 +167,7 @@ class Writer:
                 pause = 0.0 if self._is_closing else self._disk.pause(now)
                 if not pause and (batch := self._backlog.take()) is not None:
                     return batch
-                if not self._disk.is_degraded and self._upkeep_at is not None:
+                if not self._disk.is_degraded:
                     pause = max(0.0, self._upkeep_at - now)
                     if not pause:
                         return "upkeep"
@@ -195,15 +197,21 @@ class Writer:
         if not isinstance(exc, sqlite3.Error):
             _logger.error("a defect keeps the store from writing", exc_info=exc)
         with self._work:
+            self._backlog.give_back()
+        self._degrade(exc)
+
+    def _degrade(self, exc: Exception) -> None:
+        with self._work:
             is_news = self._disk.failed(f"{type(exc).__name__}: {exc}", time.monotonic())
             self._has_given_up = self._is_closing
-            self._backlog.give_back()
             self._backlog.tighten()
-        if is_news:
+        had_lost, self._has_lost_file = self._has_lost_file, isinstance(exc, FileLost)
+        if is_news or (self._has_lost_file and not had_lost):  # of a lost file also who knows of a disk that refuses
             self._tell_degraded()
 
     def _succeeded(self, batch: Batch, refused: list[str]) -> None:
         now = time.monotonic()
+        self._has_lost_file = False
         with self._work:
             since = self._disk.degraded_since
             self._rows_written += batch.changes - len(refused)
@@ -237,13 +245,14 @@ class Writer:
     def _do_upkeep(self) -> None:
         has_more = self._attempt_upkeep(self._upkeep.step)
         if not has_more:
-            rest = self._upkeep.rest
-            self._upkeep_at = None if rest is None else time.monotonic() + rest
+            self._upkeep_at = time.monotonic() + self._upkeep.rest
 
     def _attempt_upkeep(self, step: Callable[[], bool | None]) -> bool:
-        """Nothing is lost when upkeep fails; it is tried again after the next write."""
+        """Nothing is lost when upkeep fails, unless it finds the file gone; it is tried again after the next write."""
         try:
             return bool(step())
+        except FileLost as exc:
+            self._degrade(exc)
         except (sqlite3.Error, OSError) as exc:
             _logger.warning("the store cannot tidy up: %s", exc)
         except Exception:  # a defect here must not end the thread that everybody's flush waits for

@@ -1,4 +1,6 @@
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,96 @@ async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptur
         disk.error = None
     assert "nobody could be told of store_degraded" in caplog.text
     assert stored(path) == [1]
+
+
+# --- a file that is taken away --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the file so often that a test need not wait."""
+    monkeypatch.setattr("store.upkeep._PLACE_CHECK", 0.02)
+
+
+def remove_all(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other")
+    shutil.copy(path, other)
+    other.rename(path)
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("harm", [Path.unlink, remove_all, replace])
+async def test_a_file_that_is_removed_or_replaced_is_told_once_though_nobody_writes_and_nothing_is_promised_any_more(
+    tmp_path: Path, troubles: Troubles, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "data" / "pool.db"
+    await trio.Path(path.parent).mkdir()
+    async with a_store(path, troubles=troubles) as store:
+        store.put_events([event(1)])
+        assert await store.flush()
+        harm(path)
+        kind, details = await troubles.next()
+        assert (kind, details["path"], store.is_degraded) == ("store_degraded", str(path), True)
+        assert details["error"].startswith(f"FileLost: {path} was re")
+        assert "restart" in details["error"]
+        for seq in range(2, 5):
+            store.put_events([event(seq)])
+            assert not await store.flush()
+        assert store.statistics().rows_waiting == 3
+    assert troubles.is_empty()
+    assert f"3 rows could not be written to {path} and are lost" in caplog.text
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_file_that_was_moved_away_is_used_again_when_it_is_back(path: Path, troubles: Troubles) -> None:
+    away = path.with_name("away")
+    async with a_store(path, troubles=troubles) as store:
+        store.put_events([event(1)])
+        assert await store.flush()
+        await trio.Path(path).rename(away)
+        assert (await troubles.next())[0] == "store_degraded"
+        await trio.Path(away).rename(path)
+        store.put_events([event(2)])
+        assert (await troubles.next())[0] == "store_recovered"
+        assert await store.flush()
+    assert stored(path) == [1, 2]
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_log_that_is_removed_costs_nothing(path: Path, troubles: Troubles) -> None:
+    async with a_store(path, troubles=troubles) as store:
+        store.put_events([event(1)])
+        assert await store.flush()
+        path.with_name("pool.db-wal").unlink()
+        assert (await troubles.next())[0] == "store_degraded"
+        store.put_events([event(2)])
+        assert (await troubles.next())[0] == "store_recovered"
+        assert stored(path) == [1, 2]
+
+
+async def test_a_file_that_goes_while_the_disk_refuses_is_told_too(path: Path, disk: Disk, troubles: Troubles) -> None:
+    async with a_store(path, disk=disk, troubles=troubles) as store:
+        disk.error = FULL
+        store.put_events([event(1)])
+        assert "disk is full" in (await troubles.next())[1]["error"]
+        replace(path)
+        kind, details = await troubles.next()
+        assert (kind, "was replaced" in details["error"]) == ("store_degraded", True)
+        disk.error = None
+        assert not await store.flush()
+    assert troubles.is_empty()
+
+
+async def test_a_file_removed_just_before_the_end_is_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with a_store(path) as store:
+        store.put_events([event(1)])
+        assert await store.flush()
+        await trio.Path(path).unlink()
+    assert f"could not be closed in good order: {path} was removed" in caplog.text
 
 
 # --- a disk that hangs ----------------------------------------------------------------------------------------------

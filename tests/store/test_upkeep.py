@@ -5,6 +5,7 @@ import pytest
 
 from store.backlog import Batch
 from store.database import Database
+from store.failures import FileLost
 from store.opening import open_database
 from store.records import EventRow
 from store.settings import StoreSettings
@@ -128,7 +129,6 @@ def test_many_old_events_go_in_small_steps_too(world: World) -> None:
 
 def test_ages_are_looked_at_now_and_then_only(world: World) -> None:
     upkeep = world.upkeep(age=DAY)
-    assert upkeep.rest == DAY / 1000
     assert do_all(upkeep) == 0
     world.write(events(1, 3, ts=BEGIN - 2 * DAY))
     world.pass_time(10)
@@ -137,9 +137,22 @@ def test_ages_are_looked_at_now_and_then_only(world: World) -> None:
     assert do_all(upkeep) == 1
 
 
-@pytest.mark.parametrize(("age", "rest"), [(0, None), (60, 1.0), (30 * DAY, 2592.0), (365 * DAY, HOUR)])
-def test_the_rest_between_two_looks_follows_the_age(world: World, age: float, rest: float | None) -> None:
+@pytest.mark.parametrize(("age", "rest"), [(0, 10.0), (60, 1.0), (HOUR, 3.6), (DAY, 10.0)])
+def test_the_rest_between_two_looks_follows_the_age_up_to_that_at_the_file(
+    world: World, age: float, rest: float
+) -> None:
     assert world.upkeep(age=age).rest == rest
+
+
+@pytest.mark.parametrize("age", [30 * DAY, 365 * DAY])
+def test_ages_of_many_days_are_looked_at_hourly_at_the_most(world: World, age: float) -> None:
+    upkeep = world.upkeep(age=age)
+    assert do_all(upkeep) == 0
+    world.write(events(1, 3, ts=BEGIN - 400 * DAY))
+    world.pass_time(min(age / 1000, HOUR) - 1)
+    assert do_all(upkeep) == 0
+    world.pass_time(2)
+    assert do_all(upkeep) == 1
 
 
 def test_without_an_age_nothing_is_too_old(world: World) -> None:
@@ -170,6 +183,39 @@ def test_a_clock_set_back_an_hour_keeps_nothing_for_ever(world: World) -> None:
     world.pass_time(120)
     do_all(upkeep)
     assert world.seqs() == []  # the first ones are older than the others, whatever their clock said
+
+
+# --- is it still there ----------------------------------------------------------------------------------------------
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.rename(path)
+
+
+def remove_log(path: Path) -> None:
+    path.with_name("pool.db-wal").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [(Path.unlink, "pool.db was removed"), (replace, "was replaced"), (remove_log, "-wal was removed")],
+)
+def test_a_file_that_is_no_longer_the_one_of_its_name_is_noticed(
+    world: World, harm: Callable[[Path], None], told: str
+) -> None:
+    upkeep = world.upkeep()
+    assert do_all(upkeep) == 0
+    harm(world.database.path)
+    world.pass_time(9)
+    assert do_all(upkeep) == 0
+    world.pass_time(1)
+    with pytest.raises(FileLost, match=told):
+        upkeep.step()
+    world.pass_time(10)
+    with pytest.raises(FileLost, match=told):
+        upkeep.catch_up(1, is_awaited=lambda: True)
 
 
 # --- the file -------------------------------------------------------------------------------------------------------
