@@ -2,12 +2,13 @@
 
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from store.damage import damage_in_headers, set_aside
+from store.damage import damage_in_headers, set_aside, sidecars
 from store.database import Connect, Database, connect_to, read_meta
 from store.failures import StoreUnusable, is_damage
 from store.records import Loaded, RunRow, RunState, SessionRow
@@ -56,7 +57,7 @@ def open_database(
 
 
 def _open(path: Path, clock: Callable[[], float], connect: Connect, steps: Sequence[Sequence[str]]) -> Opened:
-    if not path.exists():
+    if not _is_there(path):
         return _open_file(path, connect, steps, first_seq=1, aside=None)
     try:
         _inspect(path, connect, len(steps))
@@ -69,6 +70,21 @@ def _open(path: Path, clock: Callable[[], float], connect: Connect, steps: Seque
 
 
 # --- looking before touching ----------------------------------------------------------------------------------------
+
+
+def _is_there(path: Path) -> bool:
+    """Raise StoreUnusable for what no file can be made of, before anything is opened: a FIFO would wait for ever."""
+    for file in (path, *sidecars(path)):
+        if file.exists() and not stat.S_ISREG(file.stat().st_mode):
+            raise _unfit(path, file, "is no regular file")
+    if not path.exists() and path.is_symlink():
+        raise _unfit(path, path, f"is a link to {path.readlink()}, which is not there")
+    return path.exists()
+
+
+def _unfit(path: Path, file: Path, reason: str) -> StoreUnusable:
+    message = f"the store {path} cannot be opened: {file} {reason}; move it away, or use another data directory"
+    return StoreUnusable(message, path=str(path))
 
 
 def _inspect(path: Path, connect: Connect, known: int) -> None:

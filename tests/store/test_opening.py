@@ -1,6 +1,7 @@
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -260,6 +261,54 @@ def test_a_log_that_ends_too_early_loses_its_end_only(path: Path) -> None:
     os.truncate(log, log.stat().st_size - 100)
     found = opened(path)
     assert found.loaded.set_aside is None
+    found.database.close()
+
+
+# --- what is no file ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
+@pytest.mark.parametrize("name", ["pool.db", "pool.db-wal"])
+def test_what_is_no_regular_file_is_refused_before_it_is_opened(
+    path: Path, make: Callable[[Path], None], name: str
+) -> None:
+    if name != path.name:
+        fill(path)
+    make(path.with_name(name))
+    with pytest.raises(StoreUnusable, match=f"cannot be opened: .*/{name} is no regular file; move it away"):
+        opened(path)
+
+
+def test_a_link_to_what_is_no_regular_file_is_refused_as_well(path: Path) -> None:
+    os.mkfifo(path.with_name("fifo"))
+    path.symlink_to("fifo")
+    with pytest.raises(StoreUnusable, match="is no regular file"):
+        opened(path)
+
+
+def test_a_link_to_nothing_is_refused_and_stays(path: Path) -> None:
+    path.symlink_to("elsewhere")
+    with pytest.raises(StoreUnusable, match="is a link to elsewhere, which is not there; move it away"):
+        opened(path)
+    assert [file.name for file in path.parent.iterdir()] == ["pool.db"]
+
+
+def test_a_link_to_itself_is_refused(path: Path) -> None:
+    path.symlink_to(path.name)
+    with pytest.raises(StoreUnusable, match="cannot be opened"):
+        opened(path)
+
+
+def test_a_link_to_a_store_is_followed_and_its_log_is_kept_short(path: Path) -> None:
+    real = path.parent / "real" / "file.db"
+    real.parent.mkdir()
+    fill(real)
+    path.symlink_to(real)
+    database = opened(path).database
+    assert database.log_bytes() == real.with_name("file.db-wal").stat().st_size > 0
+    database.close_cleanly()
+    found = opened(path)
+    assert (found.loaded.set_aside, len(found.loaded.sessions)) == (None, 1)
     found.database.close()
 
 
