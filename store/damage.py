@@ -4,12 +4,13 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["damage_in_headers", "set_aside", "sidecars"]
+__all__ = ["burden_aside", "damage_in_headers", "set_aside", "sidecars"]
 
 _MAGIC = b"SQLite format 3\0"
 _LOG_MAGICS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _LOG_HEADER_BYTES = 32
 _HEADER_BYTES = 100
+_FEW_ASIDE = 3
 
 
 def sidecars(path: Path) -> tuple[Path, Path]:
@@ -63,3 +64,18 @@ def set_aside(path: Path, now: float) -> Path:
             source.rename(target)
     path.rename(place)
     return place
+
+
+def burden_aside(path: Path) -> str | None:
+    """What the files set aside take, once they are more than three; None = not worth a word.
+
+    None is ever removed by itself. Where a disk damages one file after the other, the oldest is the one that still
+    holds everything, and the later ones next to nothing: keeping the latest few would throw away the only one of worth.
+    """
+    start = f"{path.name}.damaged-"
+    kept = [file for file in path.parent.iterdir() if file.name.startswith(start)]
+    files = sum(not file.name.endswith(("-wal", "-shm")) for file in kept)
+    if files <= _FEW_ASIDE:
+        return None
+    size = sum(file.lstat().st_size for file in kept)
+    return f"{files} damaged files are kept, {size / 1024**2:.1f} MiB in all; remove those that nobody needs"

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from store.damage import damage_in_headers, set_aside, sidecars
+from store.damage import burden_aside, damage_in_headers, set_aside, sidecars
 from store.database import Connect, Database, connect_to, read_meta
 from store.failures import StoreUnusable, is_damage
 from store.records import Loaded, RunRow, RunState, SessionRow
@@ -65,7 +65,7 @@ def _open(path: Path, clock: Callable[[], float], connect: Connect, steps: Seque
     except _Damaged as exc:
         first_seq = max(int(clock() * _SEQS_PER_SECOND), _salvaged_seq(path, connect)) + 1
         place = set_aside(path, clock())
-        aside = f"{place}: {exc}"
+        aside = "; ".join(filter(None, (f"{place}: {exc}", burden_aside(path))))
         return _open_file(path, connect, steps, first_seq=first_seq, aside=aside)
 
 

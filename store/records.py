@@ -73,7 +73,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     """The first seq that may be used: above every seq that any earlier life has given out."""
     set_aside: str | None
-    """Where a damaged file was moved to, with the reason; None = it was sound, or there was none."""
+    """Where a damaged file was moved to, with the reason, and what such files take once they are many; None = it was
+    sound, or there was none."""
     was_clean: bool
     """Whether the last life closed it; False = crash."""
 

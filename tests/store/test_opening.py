@@ -236,6 +236,21 @@ def test_two_files_damaged_in_the_same_second_are_both_kept(path: Path) -> None:
     assert damaged(path) == [f"pool.db.damaged-20231114T221320Z{end}" for end in ("", "-2", "-3")]
 
 
+def test_damaged_files_are_never_removed_but_told_when_they_become_many(path: Path) -> None:
+    told = []
+    for number in range(5):
+        fill(path)
+        overwrite(path, 0, b"%d" % number * 100)
+        found = opened(path)
+        told.append((found.loaded.set_aside or "").partition("not an SQLite file")[2])
+        found.database.close()
+        path.unlink()
+    size = sum(path.with_name(name).stat().st_size for name in damaged(path))
+    assert told[:3] == ["", "", ""]
+    assert told[4] == f"; 5 damaged files are kept, {size / 1024**2:.1f} MiB in all; remove those that nobody needs"
+    assert len(damaged(path)) == 5
+
+
 def test_seqs_go_on_above_what_a_damaged_file_can_still_tell(path: Path) -> None:
     fill(path)
     connection = connect_to(path.as_uri())
