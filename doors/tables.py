@@ -22,6 +22,7 @@ _STATE_STYLES = {
     **dict.fromkeys(("stopping", "dead", "draining", "closed", "open", "suspended", "failed"), "red"),
     **dict.fromkeys(("idle", "parked", "READY"), "dim"),
 }
+_KEY_END = 36
 _VERDICTS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "missing": ("MISSING", "red")}
 
 
@@ -44,7 +45,7 @@ def workers_table(workers: Sequence[Record], width: int) -> Table | Text:
         Column("WORKER", lambda w: clean(w["id"])),
         Column("PID", lambda w: clean(w["pid"]), right=True),
         Column("STATE", _worker_state),
-        Column("SESSION", lambda w: clean(w["session"]), stretches=True),
+        Column("SESSION", lambda w: _key(w["session"]), stretches=True),
         Column("AGENT/ROLE", _agent_and_role, stretches=True),
         Column("TURN", lambda w: span(w["turn_age"]), right=True),
         Column("TURNS", lambda w: clean(w["turns"]), right=True, optional=2),
@@ -62,7 +63,7 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
     columns = [
         Column("#", lambda w: clean(w["position"]), right=True),
         Column("REQUEST", lambda w: clean(w["request"]), optional=1),
-        Column("SESSION", lambda w: clean(w["session"]), stretches=True),
+        Column("SESSION", lambda w: _key(w["session"]), stretches=True),
         Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):.1f}", right=True),
         Column("WAITED", lambda w: span(w["waited"]), right=True),
         Column("WHY", lambda w: clean(w["why"]), stretches=True),
@@ -73,7 +74,7 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
 def sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
     """One line a conversation; of its transcript the file's name, the directory being that of all."""
     columns = [
-        Column("SESSION", lambda s: clean(s["key"]), stretches=True),
+        Column("SESSION", lambda s: _key(s["key"]), stretches=True),
         Column("STATE", lambda s: _state(s["state"])),
         Column("WORKER", lambda s: clean(s["worker"])),
         Column("WAITING", lambda s: clean(s["waiting"]), right=True),
@@ -95,7 +96,7 @@ def explanation_table(explanation: Record, width: int) -> Group:
         Column("WORKER", lambda w: clean(w["worker"])),
         Column("MATCH", lambda w: Text(w["level"], "red" if w["level"] == "none" else "green")),
         Column("STATE", lambda w: _state(w.get("state", ""))),
-        Column("SESSION", lambda w: clean(w.get("session")), stretches=True),
+        Column("SESSION", lambda w: _key(w.get("session")), stretches=True),
         Column("DIFFERENCE", lambda w: clean(w["difference"] or "-"), stretches=True),
     ]
     return Group(wanted, Text(), make_table(columns, explanation["workers"], width, empty="no workers"))
@@ -203,7 +204,13 @@ def _lanes(lanes: Sequence[Record]) -> str:
 
 def _question(asked: Record) -> str:
     call = asked["call"]
-    return f"{asked['session']}: {call['name']} {call['input_preview']} (pool approve|deny {call['id']})"
+    return f"{_key(asked['session'])}: {call['name']} {call['input_preview']} (pool approve|deny {call['id']})"
+
+
+def _key(key: str | None) -> str:
+    """A session's key, of a long one both its ends: one of them must not push everything else off the line."""
+    text = clean(key)
+    return text if len(text) <= 2 * _KEY_END + 1 else f"{text[:_KEY_END]}…{text[-_KEY_END:]}"
 
 
 def _worker_state(worker: Record) -> Text:

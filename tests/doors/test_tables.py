@@ -258,6 +258,22 @@ def test_a_conversation_is_listed_with_what_it_does_and_what_it_asks() -> None:
     ]
 
 
+def test_a_long_key_is_shown_by_its_ends_so_that_the_table_can_be_read_in_a_pipe() -> None:
+    key = "agent:main:" + "x" * 490 + ":topic:77"
+    asked = {"session": key, "call": {"id": "c1", "name": "exec", "input_preview": "ls"}}
+    document = {**DOCUMENT, "gateway": {**DOCUMENT["gateway"], "permissions": [asked]}}
+    for view in (
+        workers_table([worker("w1", session=key)], 500),
+        waiting_table([waiter(session=key)], 500),
+        sessions_table([{**CONVERSATIONS[0], "key": key}], 500),
+        status_view(document, 500),
+    ):
+        shown = draw(view, 500)
+        assert "agent:main:xxx" in shown
+        assert ":topic:77" in shown
+        assert max(map(len, shown.splitlines())) < 250
+
+
 def test_an_explanation_names_the_level_and_the_difference_of_every_worker() -> None:
     explanation = {
         "session": "ada",
