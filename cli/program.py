@@ -1,5 +1,8 @@
 """The command ``pool`` as a whole: its commands under their headings, and errors as one line and an exit code."""
 
+import errno
+import os
+import sys
 import traceback
 from typing import Any
 
@@ -40,6 +43,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     ),
     "This machine": (config.config, machine.doctor, machine.demo),
 }
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _EPILOG = """\b
 Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor,
             4 saturated or timed out, 130 interrupted.
@@ -67,7 +71,10 @@ class Commands(click.Group):
 
         fill_standard_streams()
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                _finish_output()
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise  # click knows what to do with these
         except KeyboardInterrupt:
@@ -79,6 +86,19 @@ class Commands(click.Group):
             ctx.exit(_report(error))
 
 
+def _finish_output() -> None:
+    """Write what has been printed; raises OSError, with what cannot be written dropped."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(null, sys.stdout.fileno())  # else Python would try again at its end, and have its own words for it
+        os.close(null)
+        raise
+
+
 def _report(error: Exception) -> int:
     """Print one clear line about the error; the exit code that its kind has."""
     from doors.texts import error_line, exit_code, single_cause
@@ -87,6 +107,10 @@ def _report(error: Exception) -> int:
     if isinstance(cause, PoolError):
         click.echo(f"pool: {error_line(cause)}", err=True)
         return exit_code(cause)
+    if isinstance(cause, OSError) and cause.errno in _CANNOT_WRITE:
+        where = f" {cause.filename}" if cause.filename else ""  # of what is printed there is none
+        click.echo(f"pool: cannot write{where}: {cause.strerror}", err=True)
+        return 1
     click.echo(f"pool: unexpected {type(cause).__name__}: {cause} (pool --debug shows where)", err=True)
     return 1
 

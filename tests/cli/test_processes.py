@@ -88,6 +88,23 @@ def test_a_reader_that_leaves_early_sees_no_stack_trace(supervisor: SupervisorPr
         assert status.stderr.read() == b""
 
 
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+@pytest.mark.parametrize(
+    "command",
+    [["prompt", "-s", "a", "hi"], ["prompt", "-s", "a", "--detach", "hi"], ["status"], ["pause"]],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_clear_line(
+    supervisor: SupervisorProcess, command: list[str], unbuffered: str
+) -> None:
+    words = [*POOL, command[0], "--socket", str(supervisor.socket), *command[1:]]
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=20, check=False, env=env)
+    assert (done.returncode, done.stderr) == (1, "pool: cannot write: No space left on device\n")
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pool-") as name:
