@@ -13,7 +13,7 @@ from gateway.lanes import LaneMachine
 from gateway.lanes.actions import AbortTurn, Action, RefusalReason, Refuse, StartTurn, Steer
 from gateway.lanes.stimuli import Clear, SteerRefused, Submit, TurnEnded, TurnSteerable, Withdraw
 from gateway.ledger import Ledger
-from gateway.replies import Reply
+from gateway.replies import Answer, Reply
 from gateway.run import Run, RunOutcome, interrupted
 from gateway.scheduler import Scheduler
 from gateway.settings import GatewaySettings
@@ -31,16 +31,20 @@ class ConductorDesk(TurnDesk, Protocol):
         """The session is in its turn."""
         ...
 
-    async def shape(self, turn: Turn, report: TurnReport) -> Reply | None:
-        """What of the turn's answer is shown; None where it has none. Raises nothing that concerns this turn alone."""
+    async def answer(self, turn: Turn, report: TurnReport) -> Answer | None:
+        """What of the turn's answer is shown; None where it has none. Takes its time, but not for ever."""
         ...
 
     def outcome(self, report: TurnReport, reply: Reply | None, run: Run) -> RunOutcome:
-        """What one of the turn's runs is told."""
+        """What one of the turn's runs is told, with what of the answer is for it."""
         ...
 
     def ended(self, turn: Turn, report: TurnReport) -> None:
         """The session's turn is over, however it ended."""
+        ...
+
+    async def sent(self, turn: Turn, answer: Answer) -> None:
+        """Everybody has been told."""
         ...
 
 
@@ -256,14 +260,16 @@ class Conductor:
         self._desk.began(turn)
         try:
             report = await turn.execute()
-            reply = await self._desk.shape(turn, report)
+            answer = await self._desk.answer(turn, report)
         except BaseException:  # the end of the supervisor: a cancellation, or a group of them
             self._interrupt(turn)
             raise
-        outcomes, seq = self._close(turn, report, reply)
+        outcomes, seq = self._close(turn, report, answer)
         await self._ledger.release(outcomes, seq)
+        if answer is not None:
+            await self._desk.sent(turn, answer)
 
-    def _close(self, turn: Turn, report: TurnReport, reply: Reply | None) -> tuple[list[tuple[Run, RunOutcome]], int]:
+    def _close(self, turn: Turn, report: TurnReport, answer: Answer | None) -> tuple[list[tuple[Run, RunOutcome]], int]:
         """Give every run its outcome, and the lane its next turn."""
         outcomes: list[tuple[Run, RunOutcome]] = []
         seq = 0
@@ -271,6 +277,7 @@ class Conductor:
         for run in (*turn.runs, *report.unconsumed):
             self._forget_time(run)
         for run in self._to_be_told(turn):
+            reply = None if answer is None else answer.told_to(leads=run is turn.leader)
             outcome = self._desk.outcome(report, reply, run)
             seq = self._ledger.end(run, outcome)
             outcomes.append((run, outcome))

@@ -2,20 +2,17 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import trio
 
 from errors import AcquireTimeout, InternalError, PoolSaturated
-from gateway.events import EventBus, TextKind
+from gateway.answers import Answers
 from gateway.events.translate import Single, Step, TextPieces
 from gateway.ledger import Ledger
-from gateway.media import check_media
 from gateway.permissions import Permissions
 from gateway.profile_shelf import ProfileShelf
-from gateway.replies import Reply, ReplyShaper, ReplyStyle, finished
+from gateway.replies import Answer, Reply, ReplyStyle
 from gateway.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.session_book import SessionEntry, SessionStatus
 from gateway.sessions import Sessions
@@ -23,7 +20,6 @@ from gateway.turn import Turn, TurnReport
 from pool import Lease, Pool
 from profiles import CapabilityProfile
 from store import Store
-from wire.envelope import Channel
 from wire.messages import ErrorBody, PromptResult
 
 __all__ = ["Desk"]
@@ -37,8 +33,6 @@ _REASONS = {
     "length": DoneReason.LENGTH,
     "max_steps": DoneReason.LENGTH,
 }
-_SHAPING = ("tool:", "compaction:")
-"""Events that a reply may have to show something of."""
 
 
 class Desk:
@@ -49,7 +43,7 @@ class Desk:
         *,
         pool: Pool,
         store: Store,
-        bus: EventBus,
+        answers: Answers,
         ledger: Ledger,
         sessions: Sessions,
         shelf: ProfileShelf,
@@ -57,7 +51,7 @@ class Desk:
     ) -> None:
         self._pool = pool
         self._store = store
-        self._bus = bus
+        self._answers = answers
         self._ledger = ledger
         self._sessions = sessions
         self._shelf = shelf
@@ -102,28 +96,15 @@ class Desk:
         self._sessions.note_transcript(turn.session)
         await self._ledger.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
 
-    def publish(self, turn: Turn, steps: list[Step]) -> None:
+    async def publish(self, turn: Turn, steps: list[Step]) -> None:
         """See ``TurnDesk.publish``."""
         for step in steps:
             match step:
-                case TextPieces(type="text_chunk"):
-                    self._publish_text(turn, "text_chunk", turn.leading.take(step.pieces))
                 case TextPieces():
-                    self._publish_text(turn, step.type, step.pieces)
-                    if turn.style.reasoning:
-                        turn.shaper.feed(step.type, {"delta": "".join(map(msgspec.json.decode, step.pieces))})
+                    await self._answers.take_text(turn, step)
                 case Single():
-                    self._publish_single(turn, step)
-
-    def _publish_text(self, turn: Turn, type_: TextKind, pieces: list[msgspec.Raw]) -> None:
-        self._bus.publish_text(turn.session, type_, pieces, run_id=turn.leader.request.run_id)
-
-    def _publish_single(self, turn: Turn, event: Single) -> None:
-        if event.type.startswith(_SHAPING):
-            self._publish_text(turn, "text_chunk", turn.leading.end())
-            turn.shaper.feed(event.type, msgspec.to_builtins(event.data))
-        self._bus.publish(turn.session, event.channel, event.type, event.data, run_id=turn.leader.request.run_id)
-        self._permissions.note(turn.session, event)
+                    await self._answers.take_event(turn, step)
+                    self._permissions.note(turn.session, step)
 
     async def room(self) -> None:
         """See ``TurnDesk.room``."""
@@ -140,10 +121,10 @@ class Desk:
 
     def began(self, turn: Turn) -> None:
         """The session is in its turn."""
-        entry = self._sessions.get(turn.session) or self._anew(turn.leader.request)
-        if entry is not None:
-            turn.style = ReplyStyle(verbose=entry.verbose, reasoning=entry.reasoning)
-            turn.shaper = ReplyShaper(turn.style)
+        request = turn.leader.request
+        entry = self._sessions.get(turn.session) or self._anew(request)
+        verbose, reasoning = (entry.verbose, entry.reasoning) if entry is not None else (False, False)
+        turn.answer_as(ReplyStyle(verbose=verbose, reasoning=reasoning, blocks=request.blocks))
         self._sessions.set_status(turn.session, SessionStatus.WORKING, "run started")
 
     def _anew(self, request: RunRequest) -> SessionEntry | None:
@@ -162,26 +143,16 @@ class Desk:
         reason = "run completed" if report.error is None else f"run ended: {report.error.code}"
         self._sessions.set_status(turn.session, SessionStatus.READY, reason)
 
-    async def shape(self, turn: Turn, report: TurnReport) -> Reply | None:
-        """What of the turn's answer is shown, and which files it hands over; None where it has no answer."""
-        self._publish_text(turn, "text_chunk", turn.leading.end())
-        if report.result is None:
-            return None
-        _outputs, reply = turn.shaper.finish(report.result.text)
-        return await self._with_media(turn, reply) if "MEDIA:" in reply.text else reply
+    async def answer(self, turn: Turn, report: TurnReport) -> Answer | None:
+        """See ``ConductorDesk.answer``."""
+        return await self._answers.finish(turn, report.result)
 
-    async def _with_media(self, turn: Turn, reply: Reply) -> Reply:
-        try:
-            workspace = Path((await self.profile_of(turn.leader.request)).cwd)
-            return await trio.to_thread.run_sync(finished, reply, lambda name: check_media(name, workspace))
-        except Exception as exc:  # noqa: BLE001 - files that cannot be looked at stay text; the answer is worth more
-            message = f"the files of an answer could not be looked at: {exc}"
-            data = {"severity": "warn", "phase": "system", "message": message}
-            self._bus.publish(turn.session, Channel.MONITOR, "error", data, run_id=turn.leader.request.run_id)
-            return reply
+    async def sent(self, turn: Turn, answer: Answer) -> None:
+        """See ``ConductorDesk.sent``."""
+        await self._answers.sent(turn, answer)
 
     def outcome(self, report: TurnReport, reply: Reply | None, run: Run) -> RunOutcome:
-        """What one of the turn's runs is told."""
+        """See ``ConductorDesk.outcome``."""
         facts: dict[str, Any] = {"worker": report.worker, "level": report.level, "waited": report.waited}
         now, result = self._ledger.now(), report.result
         if run in report.cut_off and report.why is not None:

@@ -168,6 +168,7 @@ class Intake:
             spawn=message.spawn,
             depth=lineage.depth,
             nested=lineage.nested,
+            blocks=message.blocks,
         )
 
     def _mode(self, session: str, source: MessageSource | None) -> QueueMode:

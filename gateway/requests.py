@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from errors import UsageError
+from gateway.replies import Blocks
 from gateway.settings import QueueMode
 from router.source import MessageSource
 from wire.envelope import Channel
@@ -56,6 +57,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     ``run`` is the idempotency key and becomes the run's id; made when absent. ``queue``: what to do when the session is
     busy, before what session, channel and settings say. ``spawn`` false takes only a worker that is there already.
+    ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had.
     """
 
     text: str
@@ -71,6 +73,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     queue: QueueMode | None = None
     images: Annotated[list[ImageContent], msgspec.Meta(max_length=32)] = []
     spawn: bool = True
+    blocks: Blocks = Blocks.OFF
 
 
 class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ import trio
 
 from errors import PoolError, RunInterrupted
 from gateway.media import Media
+from gateway.replies import Blocks
 from gateway.settings import QueueMode
 from router.source import MessageSource
 from store.records import RunKey
@@ -23,6 +24,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
     caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
     worker. ``depth``: how many delegations deep it is. ``spawn`` False takes only a worker that is there already.
+    ``blocks``: whether the answer is told in parts, where this run leads its turn.
     """
 
     principal: str
@@ -41,6 +43,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nested: bool = False
     spawn: bool = True
     depth: int = 0
+    blocks: Blocks = Blocks.OFF
 
     @property
     def key(self) -> RunKey:

@@ -10,6 +10,7 @@ import msgspec
 import trio
 
 from errors import PoolError, UsageError
+from gateway.answers import Answers
 from gateway.command_desk import CommandDesk
 from gateway.conductor import Conductor
 from gateway.delegation import Delegation
@@ -72,7 +73,7 @@ class Gateway:
         desk = Desk(
             pool=pool,
             store=store,
-            bus=bus,
+            answers=Answers(bus, hooks, self.shelf),
             ledger=self.ledger,
             sessions=self.sessions,
             shelf=self.shelf,

@@ -2,7 +2,8 @@
 
 import math
 from collections import deque
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from enum import StrEnum
 from typing import Protocol
 
@@ -62,8 +63,8 @@ class TurnDesk(Protocol):
         """Make durable that these runs may reach the worker from now on."""
         ...
 
-    def publish(self, turn: "Turn", steps: list[Step]) -> None:
-        """Hand on what the worker said."""
+    async def publish(self, turn: "Turn", steps: list[Step]) -> None:
+        """Hand on what the worker said; waits for nothing but hooks that have a say in it."""
         ...
 
     async def room(self) -> None:
@@ -103,10 +104,8 @@ class Turn:
         self._began_with = len(runs)
         self.leader = runs[0]
         self.deadline = max(run.deadline for run in runs)
-        self.style = ReplyStyle()
-        self.shaper = ReplyShaper(self.style)
-        """What its answer will look like; both are the desk's to set."""
-        self.leading = LeadingText()
+        self.answer_as(ReplyStyle())
+        self._patience = trio.CancelScope()
         self._text = start.text
         self._desk = desk
         self._lanes = lanes
@@ -142,6 +141,20 @@ class Turn:
         """The worker it has, or had last."""
         return self._worker
 
+    def answer_as(self, style: ReplyStyle) -> None:
+        """Begin its answer, in this style."""
+        self._style = style
+        self.shaper = ReplyShaper(style)
+        self.leading = LeadingText()
+
+    @contextmanager
+    def patience(self) -> Iterator[None]:
+        """For what may take its time while the worker is listened to: cut short where the turn is to be ended."""
+        with trio.CancelScope() as self._patience:
+            if self._ending is not None:
+                self._patience.cancel()
+            yield
+
     # --- what others do to it ---------------------------------------------------------------------------------------
 
     def end(self, ending: Ending) -> None:
@@ -149,6 +162,7 @@ class Turn:
         if self._ending is not None:
             return
         self._ending = ending
+        self._patience.cancel()
         if self._lease is not None and self._is_prompting and self._nursery is not None:
             self._nursery.start_soon(self._abort, self._lease)
         else:
@@ -210,6 +224,7 @@ class Turn:
             self._give_back(run)
         self._seen = 0
         self._translator = Translator()
+        self.answer_as(self._style)
 
     async def _run_once(self) -> None:
         async with self._desk.lease(self) as lease:
@@ -256,7 +271,7 @@ class Turn:
     async def _read(self, lease: Lease, stream: PromptStream) -> None:
         is_first = True
         while (batch := await stream.take()) is not None:
-            self._desk.publish(self, self._translator.take(batch))
+            await self._desk.publish(self, self._translator.take(batch))
             if self._ending is None:
                 self._seen = self._translator.steers_seen
             if is_first or self._translator.compaction_changed:

@@ -12,7 +12,7 @@ __all__ = ["Handler", "Listeners"]
 
 Handler: TypeAlias = Callable[[EventEnvelope], None]
 
-_PROGRESS = frozenset({"run:accepted", "run:start", "done", "text_chunk", "think_chunk"})
+_PROGRESS = frozenset({"run:accepted", "run:start", "done", "text_chunk", "think_chunk", "reply"})
 _PROGRESS_FAMILIES = ("tool:", "compaction:")
 _logger = logging.getLogger("pool.gateway.events")
 

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.media import Media
-from gateway.replies import Blocks, Delta, Output, Partial, Reply, ReplyShaper, ReplyStyle, finished
+from gateway.replies import Answer, Blocks, Part, Reply, ReplyShaper, ReplyStyle, finished
 
 Event = tuple[str, dict[str, Any]]
 
 
 def text(delta: str) -> Event:
-    return "text_chunk", {"delta": delta}
+    return "text", {"delta": delta}
 
 
 def think(delta: str) -> Event:
-    return "think_chunk", {"delta": delta}
+    return "thought", {"delta": delta}
 
 
 def tool(phase: str, name: str = "exec", error: str | None = None, **fields: Any) -> Event:
@@ -27,49 +27,59 @@ def tool(phase: str, name: str = "exec", error: str | None = None, **fields: Any
     return f"tool:{phase}", {"call": call, **({"error": error} if error else {})}
 
 
-def shape(events: list[Event], final: str, **style: Any) -> tuple[list[Output], Reply]:
+def answer(events: list[Event], final: str, **style: Any) -> tuple[list[str], Answer]:
+    """The parts in short, and the end."""
     shaper = ReplyShaper(ReplyStyle(**style))
-    outputs = [output for type_, data in events for output in shaper.feed(type_, data)]
-    late, reply = shaper.finish(final)
-    return outputs + late, reply
+    told: list[Part] = []
+    for type_, data in events:
+        if type_ == "text":
+            told += shaper.text(data["delta"]) if shaper.wants_text else []
+        elif type_ == "thought":
+            told += shaper.thought(data["delta"]) if shaper.wants_thoughts else []
+        else:
+            told += shaper.event(type_, data)
+    return [f"{part.kind}: {part.text}" for part in told], shaper.finish(final)
 
 
-def parts(outputs: list[Output]) -> list[str]:
-    return [f"{output.kind}: {output.text}" for output in outputs if isinstance(output, Partial)]
-
-
-def streamed(outputs: list[Output]) -> str:
-    return "".join(output.text for output in outputs if isinstance(output, Delta))
+def shape(events: list[Event], final: str, **style: Any) -> tuple[list[str], Reply]:
+    """The same with what is left for whoever was given the parts."""
+    parts, end = answer(events, final, **style)
+    return parts, end.rest
 
 
 # --- plain answers ----------------------------------------------------------------------------------------------------
 
 
-def test_a_plain_answer_streams_and_arrives() -> None:
-    outputs, reply = shape([text("Hel"), text("lo")], "Hello")
-    assert outputs == [Delta("Hel"), Delta("lo")]
-    assert reply == Reply(text="Hello")
+def test_a_plain_answer_is_told_as_it_is_and_once() -> None:
+    parts, end = answer([text("Hel"), text("lo")], "Hello")
+    assert (parts, end.rest) == ([], Reply(text="Hello"))
+    assert end.whole is end.rest
+
+
+def test_a_shaper_wants_no_more_than_its_style_needs() -> None:
+    def wants(**style: Any) -> tuple[bool, bool]:
+        shaper = ReplyShaper(ReplyStyle(**style))
+        return shaper.wants_text, shaper.wants_thoughts
+
+    assert wants() == wants(verbose=True) == (False, False)
+    assert wants(reasoning=True) == (False, True)
+    assert wants(blocks=Blocks.TEXT_END) == wants(blocks=Blocks.MESSAGE_END) == (True, True)
 
 
 def test_events_that_say_nothing_about_the_reply_are_passed_over() -> None:
-    outputs, reply = shape([("run:start", {}), tool("update"), ("token_usage", {}), ("compaction:start", {})], "Hi")
-    assert (outputs, reply) == ([], Reply(text="Hi"))
+    parts, reply = shape([("run:start", {}), tool("update"), ("token_usage", {}), ("compaction:start", {})], "Hi")
+    assert (parts, reply) == ([], Reply(text="Hi"))
 
 
-def test_a_silent_answer_is_shown_to_nobody_not_even_its_beginning() -> None:
-    outputs, reply = shape([text("NO"), text("_REP"), text("LY\n")], "NO_REPLY\n")
-    assert (outputs, reply) == ([], Reply(silent=True))
-
-
-def test_what_only_began_like_silence_is_shown_at_the_end() -> None:
-    outputs, reply = shape([text("NO_")], "NO_")
-    assert (outputs, reply) == ([Delta("NO_")], Reply(text="NO_"))
+def test_a_silent_answer_is_shown_to_nobody() -> None:
+    assert shape([text("NO_REPLY\n")], "NO_REPLY\n") == ([], Reply(silent=True))
 
 
 def test_silence_after_a_tool_is_silence_although_there_was_text_before() -> None:
-    outputs, reply = shape([text("Let me see."), tool("start"), tool("end"), text("NO_REPLY")], "NO_REPLY")
-    assert streamed(outputs) == "Let me see."
-    assert reply == Reply(silent=True)
+    events = [text("Let me see."), tool("start"), tool("end"), text("NO_REPLY")]
+    assert shape(events, "NO_REPLY") == ([], Reply(silent=True))
+    parts, end = answer(events, "NO_REPLY", blocks=Blocks.MESSAGE_END)
+    assert (parts, end) == (["text: Let me see."], (Reply(silent=True), Reply(silent=True)))
 
 
 # --- tools and thoughts -----------------------------------------------------------------------------------------------
@@ -117,13 +127,12 @@ def test_an_answer_that_a_messaging_tool_has_sent_is_not_sent_again() -> None:
     assert shape(failed, "")[1] == Reply(text="exec failed: no")
 
 
-def test_somebody_else_can_tell_what_was_sent() -> None:
-    shaper = ReplyShaper(ReplyStyle())
-    shaper.note_sent("  ")
-    for number in range(100):
-        shaper.note_sent(f"text {number}")
-    assert shaper.finish("text 99")[1] == Reply(silent=True)
-    assert shaper.finish("text 1")[1] == Reply(text="text 1")
+def test_of_what_messaging_tools_have_sent_the_latest_is_known() -> None:
+    events = [tool("end", "message", id=str(n), input_preview=f'{{"text":" text {n} "}}') for n in range(100)]
+    nothing = tool("end", "message", id="x", input_preview='{"text":"  "}')
+    assert shape([*events, nothing], "text 99")[1] == Reply(silent=True)
+    assert shape([*events, nothing], "text 50")[1] == Reply(silent=True)
+    assert shape([*events, nothing], "text 49")[1] == Reply(text="text 49")
 
 
 # --- answers in parts -------------------------------------------------------------------------------------------------
@@ -135,26 +144,24 @@ STORY = [
 
 
 def test_parts_end_with_each_text() -> None:
-    outputs, reply = shape(STORY, "Found it.", blocks=Blocks.TEXT_END)
-    assert parts(outputs) == ["text: Let me look.", "text: In the shed."]
-    assert reply == Reply(text="Found it.")
-    assert streamed(outputs) == "Let me look.In the shed.Found it."
+    parts, end = answer(STORY, "Found it.", blocks=Blocks.TEXT_END)
+    assert parts == ["text: Let me look.", "text: In the shed."]
+    assert end == (Reply(text="Found it."), Reply(text="Found it."))
 
 
 def test_parts_end_with_each_message() -> None:
-    outputs, reply = shape(STORY, "Found it.", blocks=Blocks.MESSAGE_END)
-    assert parts(outputs) == ["text: Let me look.In the shed."]
+    parts, reply = shape(STORY, "Found it.", blocks=Blocks.MESSAGE_END)
+    assert parts == ["text: Let me look.In the shed."]
     assert reply == Reply(text="Found it.")
 
 
 def test_without_parts_only_the_final_text_counts() -> None:
-    outputs, reply = shape(STORY, "Found it.")
-    assert (parts(outputs), reply) == ([], Reply(text="Found it."))
+    assert shape(STORY, "Found it.") == ([], Reply(text="Found it."))
 
 
 def test_tools_and_thoughts_are_parts_of_their_own_in_the_order_they_happened() -> None:
-    outputs, reply = shape(STORY, "Found it.", blocks=Blocks.TEXT_END, verbose=True, reasoning=True)
-    assert parts(outputs) == [
+    parts, reply = shape(STORY, "Found it.", blocks=Blocks.TEXT_END, verbose=True, reasoning=True)
+    assert parts == [
         "text: Let me look.",
         "reasoning: Reasoning:\nHmm.",
         "text: In the shed.",
@@ -165,16 +172,16 @@ def test_tools_and_thoughts_are_parts_of_their_own_in_the_order_they_happened() 
 
 
 def test_silence_is_no_part() -> None:
-    outputs, reply = shape([text("NO_REPLY"), tool("start"), text(" ")], "", blocks=Blocks.TEXT_END)
-    assert (outputs, reply) == ([], Reply(silent=True))
+    assert shape([text("NO_REPLY"), tool("start"), text(" ")], "", blocks=Blocks.TEXT_END) == ([], Reply(silent=True))
 
 
-def test_a_final_text_that_was_a_part_already_is_not_told_twice() -> None:
+def test_a_final_text_that_was_a_part_already_is_told_again_only_to_those_who_had_no_parts() -> None:
     events = [text("All "), text("done."), think("Nothing more.")]
-    outputs, reply = shape(events, "All done.\n", blocks=Blocks.TEXT_END)
-    assert (parts(outputs), reply) == (["text: All done."], Reply(silent=True))
-    outputs, reply = shape([text("One."), think("And"), *events], "One.\nAll done.", blocks=Blocks.TEXT_END)
-    assert (parts(outputs), reply) == (["text: One.", "text: All done."], Reply(silent=True))
+    parts, end = answer(events, "All done.\n", blocks=Blocks.TEXT_END)
+    assert (parts, end) == (["text: All done."], (Reply(silent=True), Reply(text="All done.\n")))
+    parts, end = answer([text("One."), think("And"), *events], "One.\nAll done.", blocks=Blocks.TEXT_END)
+    assert (parts, end.rest) == (["text: One.", "text: All done."], Reply(silent=True))
+    assert end.whole == Reply(text="One.\nAll done.")
 
 
 def test_a_final_text_that_was_never_streamed_is_told() -> None:
@@ -182,16 +189,16 @@ def test_a_final_text_that_was_never_streamed_is_told() -> None:
     assert reply == Reply(text="Here.")
 
 
-def test_a_failed_tool_is_not_told_when_a_part_was() -> None:
+def test_a_failed_tool_is_told_only_to_those_who_had_no_part() -> None:
     events = [text("Let me see."), tool("start"), tool("error", error="no")]
-    assert shape(events, "", blocks=Blocks.MESSAGE_END)[1] == Reply(silent=True)
+    _, end = answer(events, "", blocks=Blocks.MESSAGE_END)
+    assert end == (Reply(silent=True), Reply(text="exec failed: no"))
 
 
 def test_a_text_without_end_is_told_in_parts() -> None:
-    events = [text("x" * 100_000)] * 7
-    outputs, reply = shape(events, "x" * 700_000, blocks=Blocks.MESSAGE_END)
-    assert [len(output.text) for output in outputs if isinstance(output, Partial)] == [300_000, 300_000]
-    assert len(reply.text) == 100_000
+    parts, end = answer([text("x" * 100_000)] * 7, "x" * 700_000, blocks=Blocks.MESSAGE_END)
+    assert [len(part) for part in parts] == [len("text: ") + 300_000] * 2
+    assert (len(end.rest.text), len(end.whole.text)) == (100_000, 700_000)
 
 
 @given(
@@ -199,12 +206,13 @@ def test_a_text_without_end_is_told_in_parts() -> None:
     tools=st.booleans(),
 )
 def test_parts_and_the_final_reply_together_are_the_text(pieces: list[Event], *, tools: bool) -> None:
-    whole = "".join(data["delta"] for type_, data in pieces if type_ == "text_chunk")
+    whole = "".join(data["delta"] for type_, data in pieces if type_ == "text")
     events = [*pieces, tool("start"), tool("end"), text("Bye.")] if tools else [*pieces, text("Bye.")]
-    outputs, reply = shape(events, f"{whole}Bye.", blocks=Blocks.MESSAGE_END)
-    told = [output.text for output in outputs if isinstance(output, Partial)] + [reply.text]
+    parts, end = answer(events, f"{whole}Bye.", blocks=Blocks.MESSAGE_END)
+    assert end.whole.text == f"{whole}Bye."
+    told = [part.removeprefix("text: ") for part in parts] + [end.rest.text]
     first = "" if tools and whole.strip() == "NO_REPLY" else whole
-    if not (tools and not told[:-1]):  # with nothing told before, the run's own final text is the reply, whole
+    if not (tools and not parts):  # with nothing told before, the run's own final text is the reply, whole
         assert "".join("".join(told).split()) == "".join(f"{first}Bye.".split())
 
 
@@ -214,15 +222,20 @@ def test_parts_and_the_final_reply_together_are_the_text(pieces: list[Event], *,
 def test_a_retry_after_a_compaction_begins_anew() -> None:
     before = [think("Old."), tool("start"), tool("error", error="no"), text("NO")]
     after = [("compaction:end", {"reason": "overflow"}), text("New.")]
-    outputs, reply = shape([*before, *after], "New.", blocks=Blocks.OFF, verbose=True, reasoning=True)
-    assert streamed(outputs) == "New."
+    _, reply = shape([*before, *after], "New.", verbose=True, reasoning=True)
     assert reply == Reply(text="New.")
-    outputs, reply = shape([text("Old part"), *after], "New.", blocks=Blocks.TEXT_END)
-    assert (parts(outputs), reply) == ([], Reply(text="New."))
+    parts, reply = shape([text("Old part"), *after], "New.", blocks=Blocks.TEXT_END)
+    assert (parts, reply) == ([], Reply(text="New."))
 
 
 @pytest.mark.parametrize(
-    "data", [{}, {"reason": "threshold"}, {"reason": "overflow", "aborted": True}, {"retry": True, "error": "no"}]
+    "data",
+    [
+        {},
+        {"reason": "threshold"},
+        {"reason": "overflow", "aborted": True},
+        {"reason": "overflow", "error": "no"},
+    ],
 )
 def test_a_compaction_without_a_retry_changes_nothing(data: dict[str, Any]) -> None:
     _, reply = shape([tool("end"), ("compaction:end", data)], "Hi", verbose=True)
