@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from app_serving import Serving, parts_of
-from doors.control import serve_control
+from doors.control import ControlServer
 from doors.live import Narrator
 from doors.lock import DataDirLock
 from doors.notify import ServiceManager
@@ -101,6 +101,7 @@ class Supervisor:
         self._bus: EventBus | None = None
         self._methods: Methods | None = None
         self._serving: Serving | None = None
+        self._server: ControlServer | None = None
         self._stop_wanted = trio.Event()
         self._hurry = trio.Event()
 
@@ -190,7 +191,8 @@ class Supervisor:
         assert serving is not None and methods is not None  # noqa: PT018, S101 - set by the only caller
         async with trio.open_nursery() as nursery:
             self._tell_recovery(loaded, serving)
-            await nursery.start(serve_control, methods, self._socket)
+            self._server = ControlServer(methods, self._socket)
+            await nursery.start(self._server.serve)
             await serving.prewarm()
             nursery.start_soon(self._listen_to_doors)
             nursery.start_soon(self._manager.keep_alive)
@@ -263,10 +265,21 @@ class Supervisor:
         """See ``SupervisorPort.reload``."""
         assert self._serving is not None  # noqa: S101 - methods are called only while we serve
         self._manager.reloading()
+        self._see_to_socket()
         try:
             return await self._serving.reload()
         finally:
             self._manager.ready()
+
+    def _see_to_socket(self) -> None:
+        """A socket whose file somebody has removed is found again; where that cannot be, all else goes on."""
+        if self._server is None:
+            return
+        try:
+            if self._server.rebind():
+                self._tell("socket_bound_anew", {"socket": str(self._socket)})
+        except PoolError as exc:
+            self._tell("socket_lost", {"reason": exc.message})
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import socket
 import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import trio
@@ -18,11 +18,61 @@ from doors.lock import AlreadyRunning
 from doors.paths import check_socket_path, make_private_dir
 from errors import PoolSaturated, UsageError
 
-__all__ = ["ControlLimits", "Methods", "bind_control_socket", "serve_control"]
+__all__ = ["ControlLimits", "ControlServer", "Methods", "bind_control_socket", "serve_control"]
 
 _BACKLOG = 128
 _UCRED = struct.Struct("3i")
 _logger = logging.getLogger("pool.control")
+
+
+class ControlServer:
+    """Serves ``methods`` on the socket ``path``. The caller holds the data directory's lock."""
+
+    def __init__(self, methods: Methods, path: Path, *, limits: ControlLimits | None = None) -> None:
+        self._path = path
+        self._door = _Door(methods, limits or ControlLimits())
+        self._sockets = ExitStack()
+        self._identity: tuple[int, int] | None = None
+        self._listening = trio.CancelScope()
+        self._nursery: trio.Nursery
+
+    async def serve(self, *, task_status: trio.TaskStatus[Path] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; reports started once clients can connect.
+
+        A stale socket is replaced. When cancelled, requests in flight are answered ``pool_closed``, what was said is
+        given ``flush_grace`` to be read, and the socket file is removed last.
+
+        Raises:
+            AlreadyRunning: somebody listens on the path.
+            UsageError: the path is too long, or cannot be bound.
+        """
+        with self._sockets:
+            async with trio.open_nursery() as self._nursery:
+                self._bind()
+                task_status.started(self._path)
+
+    def rebind(self) -> bool:
+        """Bind the path anew where the socket's file is gone or is another's; whether that was so. Connections go on.
+
+        Raises as ``serve`` does; then it stays as it is.
+        """
+        if self._identity is None or _identity(self._path) == self._identity:
+            return False
+        listening = self._listening
+        self._bind()
+        listening.cancel()
+        return True
+
+    def _bind(self) -> None:
+        bound = self._sockets.enter_context(bind_control_socket(self._path))
+        self._identity = _identity(self._path)
+        self._listening = trio.CancelScope()
+        self._nursery.start_soon(self._listen, bound, self._listening)
+
+    async def _listen(self, bound: socket.socket, scope: trio.CancelScope) -> None:
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+        with scope:
+            await trio.serve_listeners(self._door.admit, [listener], handler_nursery=self._nursery)
 
 
 async def serve_control(
@@ -32,21 +82,8 @@ async def serve_control(
     limits: ControlLimits | None = None,
     task_status: trio.TaskStatus[Path] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve ``methods`` on the socket ``path`` until cancelled; reports started once clients can connect.
-
-    The caller holds the data directory's lock. A stale socket is replaced. When cancelled, requests in flight are
-    answered ``pool_closed``, what was said is given ``flush_grace`` to be read, and the socket file is removed last.
-
-    Raises:
-        AlreadyRunning: somebody listens on the path.
-        UsageError: the path is too long, or cannot be bound.
-    """
-    door = _Door(methods, limits or ControlLimits())
-    with bind_control_socket(path) as bound:
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
-        async with trio.open_nursery() as nursery:
-            task_status.started(path)
-            await trio.serve_listeners(door.admit, [listener], handler_nursery=nursery)
+    """A ``ControlServer`` that serves; see there."""
+    await ControlServer(methods, path, limits=limits).serve(task_status=task_status)
 
 
 @contextmanager

@@ -34,7 +34,14 @@ _ROUTINE = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worke
 """Told by the figures already; on a terminal they would only scroll by."""
 _TROUBLE = frozenset(
     {"breaker_opened", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
-    | {"hook_failed", "prewarm_failed", "reload_refused", "service_manager_unreachable", "sessions_damaged"}
+    | {
+        "hook_failed",
+        "prewarm_failed",
+        "reload_refused",
+        "service_manager_unreachable",
+        "sessions_damaged",
+        "socket_lost",
+    }
     | {"store_degraded", "store_rows_refused", "store_set_aside"}
 )
 """What somebody should look at."""

@@ -133,6 +133,15 @@ def test_a_hang_up_without_a_terminal_does_not_stop_it(tmp_path: Path, wrapper: 
         assert supervisor.process.poll() is None
 
 
+def test_a_socket_whose_file_was_removed_is_bound_anew_at_a_hang_up(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        supervisor.socket.unlink()
+        assert supervisor.pool("status").returncode == 3
+        supervisor.signal(signal.SIGHUP)
+        supervisor.wait_for_log("socket_bound_anew")
+        assert "hello" in supervisor.prompt("alice", "hello")
+
+
 def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> None:
     with running_supervisor(tmp_path) as supervisor:
         polite = supervisor.start("prompt", "-s", "alice", "PIECES=60 DELAY=10 to the end")

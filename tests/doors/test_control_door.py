@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import doors.control
-from doors.control import bind_control_socket, serve_control
+from doors.control import ControlServer, bind_control_socket, serve_control
 from doors.lock import AlreadyRunning
 from errors import UsageError
 from tests.doors.conftest import Connect
@@ -81,3 +81,53 @@ def test_a_socket_that_took_our_place_is_left_alone(short_dir: Path) -> None:
         path.unlink()
         path.write_text("another's")
     assert path.exists()
+
+
+# --- a socket whose file is gone --------------------------------------------------------------------------------------
+
+
+async def test_a_socket_whose_file_is_gone_is_bound_anew_when_asked_and_its_connections_go_on(
+    short_dir: Path, methods: FakeMethods, nursery: trio.Nursery
+) -> None:
+    path = short_dir / "s"
+    server = ControlServer(methods, path)
+    assert not server.rebind(), "it does not serve yet"
+    await nursery.start(server.serve)
+    before = await Peer.connect(path)
+    assert await before.call(1, "echo") == {"id": 1, "result": {}}
+    assert not server.rebind(), "nothing is wrong with it"
+    for _ in range(2):
+        path.unlink()
+        assert server.rebind()
+        assert path.stat().st_mode & 0o777 == 0o600
+        after = await Peer.connect(path)
+        assert await after.call(1, "echo") == {"id": 1, "result": {}}
+        after.stream.socket.close()
+    assert await before.call(2, "echo") == {"id": 2, "result": {}}
+    before.stream.socket.close()
+
+
+async def test_a_socket_bound_anew_is_taken_along_at_the_end(short_dir: Path, methods: FakeMethods) -> None:
+    path = short_dir / "s"
+    server = ControlServer(methods, path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.serve)
+        path.unlink()
+        assert server.rebind()
+        nursery.cancel_scope.cancel()
+    assert not path.exists()
+
+
+async def test_a_place_that_somebody_else_has_taken_is_not_taken_back(
+    short_dir: Path, methods: FakeMethods, nursery: trio.Nursery
+) -> None:
+    path = short_dir / "s"
+    server = ControlServer(methods, path)
+    await nursery.start(server.serve)
+    before = await Peer.connect(path)
+    path.unlink()
+    with bind_control_socket(path), pytest.raises(AlreadyRunning):
+        server.rebind()
+    assert await before.call(1, "echo") == {"id": 1, "result": {}}
+    assert server.rebind(), "as soon as it is free"
+    before.stream.socket.close()
