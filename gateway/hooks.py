@@ -20,6 +20,7 @@ argument::
 Plain functions run in a thread, ``async`` ones (trio's) in the event loop, where they must not block. Those of entry
 points come first, by name, then those of the file in their order; of one event one after the other. A hook that raises,
 takes longer than five seconds or returns what makes no sense costs a warning and counts as if it had said nothing.
+Of a reply they see what is delivered at its end, and each part where parts are asked for; not the stream of its pieces.
 
 ============================  ===========================  ==========================================================
 event                         argument                     what may be returned (None: nothing)
