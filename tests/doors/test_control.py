@@ -306,6 +306,24 @@ async def test_a_flood_of_requests_nobody_reads_the_answers_of_is_bounded(
     assert await still_serves(connect)
 
 
+async def test_answers_nobody_reads_end_the_connection_for_which_most_of_them_wait(
+    connect: Connect, methods: FakeMethods, caplog: pytest.LogCaptureFixture
+) -> None:
+    mute, other = await connect(), await connect()
+    for number in range(SMALL.max_requests):
+        await mute.ask(number, "wait_for_much", size=700_000)
+    await other.ask(1, "wait_for_much", size=1_000_000)
+    while methods.running < SMALL.max_requests + 1:
+        await trio.testing.wait_all_tasks_blocked()
+    methods.release.set()
+    answer = await other.hear()
+    assert answer is not None
+    assert len(answer["result"]) == 1_000_000
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["a peer was cut off"]
+    heard = [await mute.hear(), await mute.hear()]
+    assert heard[-1] is None, "not one whole answer more than the socket held"
+
+
 async def test_no_more_requests_run_at_once_than_allowed_and_none_is_lost(
     connect: Connect, methods: FakeMethods
 ) -> None:

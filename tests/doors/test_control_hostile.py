@@ -199,24 +199,6 @@ def test_who_asks_for_too_much_of_the_common_room_holds_none_of_it() -> None:
         third.charge(64 * 1024 + 40_001)
 
 
-async def test_answers_nobody_reads_end_the_connection_for_which_most_of_them_wait(
-    connect: Connect, methods: FakeMethods, caplog: pytest.LogCaptureFixture
-) -> None:
-    mute, other = await connect(), await connect()
-    for number in range(SMALL.max_requests):
-        await mute.ask(number, "wait_for_much", size=700_000)
-    await other.ask(1, "wait_for_much", size=1_000_000)
-    while methods.running < SMALL.max_requests + 1:
-        await trio.testing.wait_all_tasks_blocked()
-    methods.release.set()
-    answer = await other.hear()
-    assert answer is not None
-    assert len(answer["result"]) == 1_000_000
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["a peer was cut off"]
-    heard = [await mute.hear(), await mute.hear()]
-    assert heard[-1] is None, "not one whole answer more than the socket held"
-
-
 # --- who comes in ---------------------------------------------------------------------------------------------------
 
 STRANGER = f"""
