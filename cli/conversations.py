@@ -1,4 +1,4 @@
-"""Commands that take part in a conversation."""
+"""Commands that take part in a session, which is a conversation, by key."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ __all__ = ["abort", "approve", "delegate", "deny", "prompt", "steer", "wait"]
 _QUEUE_MODES = ("steer", "followup", "collect", "interrupt")
 
 _run_options = (
-    click.option("-s", "--session", required=True, metavar="KEY", help="The conversation; made when it is new."),
+    click.option("-s", "--session", required=True, metavar="KEY", help="The session; made when it is new."),
     click.option("-a", "--agent", metavar="NAME", help="Which agent definition (main)."),
     click.option("-r", "--role", metavar="NAME", help="In which role (default)."),
     click.option(
@@ -57,7 +57,7 @@ def _with_run_options(command: Any) -> Any:
 @click.argument("text")
 @with_client
 def prompt(client: "ControlClient", text: str, *, detach: bool, thinking: bool, as_json: bool, **options: Any) -> None:
-    """Say TEXT (or what stdin holds, with -) in a conversation and stream the answer."""
+    """Say TEXT (or what stdin holds, with -) in a session and stream the answer."""
     from doors.outcomes import show_started
     from doors.prompt_views import JsonView, TextView
     from doors.prompting import follow_prompt, read_text, run_params
@@ -75,7 +75,7 @@ def prompt(client: "ControlClient", text: str, *, detach: bool, thinking: bool, 
 
 @click.command(short_help="Wait for a run to end and print its answer.")
 @click.argument("run_id", metavar="RUN")
-@click.option("-s", "--session", metavar="KEY", help="The run's conversation, where several have a run of that name.")
+@click.option("-s", "--session", metavar="KEY", help="The run's session, where several have a run of that name.")
 @click.option("--timeout", callback=as_seconds, metavar="TIME", help="Give up waiting after this; 0 only looks.")
 @json_option
 @with_client
@@ -93,7 +93,7 @@ def wait(client: "ControlClient", run_id: str, session: str | None, timeout: flo
 @click.argument("text")
 @with_client
 def steer(client: "ControlClient", session: str, text: str) -> None:
-    """Put TEXT (or what stdin holds, with -) into the conversation's running turn."""
+    """Put TEXT (or what stdin holds, with -) into the session's running turn."""
     from doors.prompting import read_text
 
     client.call("steer", {"session": session, "text": read_text(text, sys.stdin.buffer)})
@@ -105,7 +105,7 @@ def steer(client: "ControlClient", session: str, text: str) -> None:
 @click.option("--run", metavar="RUN", help="This run, also while it waits; else the one in its turn.")
 @with_client
 def abort(client: "ControlClient", session: str, run: str | None) -> None:
-    """End a run of the conversation; 1 when there is none."""
+    """End a run of the session; 1 when there is none."""
     from doors.requests import abort_run
 
     abort_run(client, session, run)
@@ -114,7 +114,7 @@ def abort(client: "ControlClient", session: str, run: str | None) -> None:
 
 @click.command(short_help="Let a tool call go on that waits for approval.")
 @click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's conversation, where several have a call of that name.")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
 @click.option("--note", metavar="TEXT", help="A word to the agent.")
 @with_client
 def approve(client: "ControlClient", call_id: str, **options: str | None) -> None:
@@ -127,7 +127,7 @@ def approve(client: "ControlClient", call_id: str, **options: str | None) -> Non
 
 @click.command(short_help="Refuse a tool call that waits for approval.")
 @click.argument("call_id", metavar="CALL")
-@click.option("-s", "--session", metavar="KEY", help="The call's conversation, where several have a call of that name.")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
 @click.option("--note", metavar="TEXT", help="Why not, for the agent.")
 @with_client
 def deny(client: "ControlClient", call_id: str, **options: str | None) -> None:
@@ -141,13 +141,13 @@ def deny(client: "ControlClient", call_id: str, **options: str | None) -> None:
 @click.command(short_help="Give a task to another agent and print its answer.")
 @session_option
 @click.option("-a", "--agent", required=True, metavar="NAME", help="The agent that is to do it.")
-@click.option("--detach", is_flag=True, help="Leave; the outcome is told to the conversation.")
+@click.option("--detach", is_flag=True, help="Leave; the outcome is told to the session.")
 @click.option("--timeout", callback=as_seconds, metavar="TIME", help="For the task (agents.defaults.timeout_seconds).")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer.")
 @click.argument("task")
 @with_client
 def delegate(client: "ControlClient", task: str, *, detach: bool, as_json: bool, **options: Any) -> None:
-    """Give TASK (or what stdin holds, with -) of a conversation to another agent and print its answer."""
+    """Give TASK (or what stdin holds, with -) of a session to another agent and print its answer."""
     from doors.outcomes import show_delegated
     from doors.prompting import read_text
     from doors.requests import given

@@ -14,11 +14,11 @@ __all__ = ["events"]
 
 @click.group()
 def events() -> None:
-    """Follow what goes on in all conversations, or in one."""
+    """Follow what goes on in all sessions, or in one."""
 
 
 @events.command("follow")
-@click.option("-s", "--session", metavar="KEY", help="Only of this conversation.")
+@click.option("-s", "--session", metavar="KEY", help="Only of this session.")
 @click.option(
     "--channel",
     "channels",

@@ -62,7 +62,7 @@ def confirm(question: str, *, yes: bool) -> None:
 json_option = click.option(
     "--json", "as_json", is_flag=True, callback=_as_in_group, help="Print one JSON document instead of tables."
 )
-session_option = click.option("-s", "--session", required=True, metavar="KEY", help="The conversation.")
+session_option = click.option("-s", "--session", required=True, metavar="KEY", help="The session.")
 
 
 config_option = click.option(

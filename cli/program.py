@@ -22,7 +22,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
         supervisor.drain,
         supervisor.reload,
     ),
-    "Conversations": (
+    "Sessions": (
         conversations.prompt,
         conversations.wait,
         conversations.steer,
@@ -124,4 +124,4 @@ def _report(error: Exception) -> int:
 @click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
 @click.version_option(package_name="agent-pool")
 def main(*, debug: bool) -> None:  # the flag is read where errors are shown
-    """A bounded pool of coding agents for any number of conversations."""
+    """A bounded pool of coding agents for any number of sessions: conversations, each with its key."""

@@ -1,4 +1,4 @@
-"""``pool sessions``: list the conversations, look at one, begin one anew, forget one."""
+"""``pool sessions``: list the sessions, look at one, begin one anew, forget one."""
 
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ __all__ = ["sessions"]
 _key = click.argument("key", metavar="KEY")
 
 
-@click.group(invoke_without_command=True, short_help="List conversations; get, reset, delete one; its history.")
+@click.group(invoke_without_command=True, short_help="List sessions; get, reset, delete one; its history.")
 @place_options
 @json_option
 @click.pass_context
 def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """List the conversations and where they are; get, reset, delete one; its history."""
+    """List the sessions and where they are; get, reset, delete one; its history."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_sessions, **options)
 
@@ -28,7 +28,7 @@ def sessions(ctx: click.Context, /, **options: str | bool | None) -> None:
 @json_option
 @with_client
 def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
-    """List the conversations and where they are."""
+    """List the sessions and where they are."""
     from doors.console import show
 
     show(client, "sessions.list", as_json=as_json)
@@ -39,7 +39,7 @@ def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
 @json_option
 @with_client
 def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
-    """Show all that is known of one conversation."""
+    """Show all that is known of one session."""
     from doors.console import show
 
     show(client, "sessions.get", {"session": key}, as_json=as_json)
@@ -49,7 +49,7 @@ def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
 @_key
 @with_client
 def reset(client: "ControlClient", key: str) -> None:
-    """Begin the conversation anew; what was said is kept in its old transcript."""
+    """Begin the session anew; what was said is kept in its old transcript."""
     from doors.requests import reset_session
 
     reset_session(client, key)
@@ -61,7 +61,7 @@ def reset(client: "ControlClient", key: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_client
 def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
-    """Forget the conversation and what was said in it; asks first."""
+    """Forget the session and what was said in it; asks first."""
     confirm(f"Delete {key} and what was said in it?", yes=yes)
     from doors.requests import delete_session
 
@@ -75,7 +75,7 @@ def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
 @json_option
 @with_client
 def history(client: "ControlClient", key: str, limit: int | None, *, as_json: bool) -> None:
-    """Show what was said in the conversation."""
+    """Show what was said in the session."""
     from doors.console import show
 
     show(client, "sessions.history", {"session": key, **({"limit": limit} if limit else {})}, as_json=as_json)

@@ -52,13 +52,13 @@ def waiting(client: "ControlClient", *, as_json: bool) -> None:
 
 
 @click.command(short_help="Show how well each worker fits, and what rules it out.")
-@click.option("-s", "--session", metavar="KEY", help="For this conversation.")
+@click.option("-s", "--session", metavar="KEY", help="For this session.")
 @click.option("-a", "--agent", metavar="NAME", help="For this agent definition.")
 @click.option("-r", "--role", metavar="NAME", help="In this role.")
 @json_option
 @with_client
 def explain(client: "ControlClient", *, as_json: bool, **params: str | None) -> None:
-    """Show for every worker how well it fits a conversation or an agent, and what rules it out."""
+    """Show for every worker how well it fits a session or an agent, and what rules it out."""
     from doors.console import show_explanation
 
     show_explanation(client, params, as_json=as_json)
@@ -89,7 +89,7 @@ def _as_peer(ctx: click.Context, param: click.Parameter, value: str | None) -> d
 @json_option
 @with_client
 def route(client: "ControlClient", text: str, *, as_json: bool, **source: Any) -> None:
-    """Show whose a message from a channel would be: agent, conversation, role, workspace, and why. Runs nothing."""
+    """Show whose a message from a channel would be: agent, session, role, workspace, and why. Runs nothing."""
     from doors.console import show_route
     from doors.requests import message_source
 
@@ -105,7 +105,7 @@ def worker() -> None:
 @click.argument("worker_id", metavar="ID")
 @with_client
 def stop_worker(client: "ControlClient", worker_id: str) -> None:
-    """End the worker now; a turn in flight fails, its conversation goes on elsewhere."""
+    """End the worker now; a turn in flight fails, its session goes on elsewhere."""
     client.call("workers.stop", {"worker": worker_id})
     click.echo(f"worker {worker_id} is being stopped")
 

@@ -1,6 +1,6 @@
 """``pool demo``: the whole thing before your eyes, in a temporary directory, with nothing installed beside it.
 
-A real supervisor in a process of its own, real workers, prompts of more conversations than there are workers, one
+A real supervisor in a process of its own, real workers, prompts of more sessions than there are workers, one
 worker killed in mid-turn, a clean end. Every claim is checked; the first that does not hold ends the demo.
 """
 
@@ -85,17 +85,17 @@ class _Demo:
     # --- scenes -----------------------------------------------------------------------------------------------------
 
     def _show_one_answer(self) -> None:
-        self._say("One conversation, its answer as it comes:")
+        self._say("One session, its answer as it comes:")
         self._prompt("ada", "I am Ada and my number is 1815.", live=True)
 
     def _show_more_sessions_than_workers(self) -> None:
-        self._say(f"{len(_SESSIONS)} conversations in 2 roles at the same time, on {_MAX_WORKERS} workers:")
+        self._say(f"{len(_SESSIONS)} sessions in 2 roles at the same time, on {_MAX_WORKERS} workers:")
         with ThreadPoolExecutor(len(_SESSIONS)) as threads:
             turns = [threads.submit(self._prompt, session, "PIECES=3 DELAY=100") for session in _SESSIONS]
             outcomes = [turn.result() for turn in turns]
         used = {outcome["worker"] for outcome in outcomes}
         waited = max(outcome["waited"] for outcome in outcomes)
-        self._check(len(outcomes) == len(_SESSIONS), "not every conversation got its answer")
+        self._check(len(outcomes) == len(_SESSIONS), "not every session got its answer")
         self._say(
             f"All answered by the workers {', '.join(sorted(used))}; the longest wait was {span(waited)}.", "green"
         )
@@ -108,9 +108,9 @@ class _Demo:
             self._print("ada", Text(f"the turn failed: {error_line(error)}", "red"))
         else:
             raise DemoFailed("the turn of a killed worker ended as if nothing had happened")
-        self._say("The next prompt gets another worker, which resumes the conversation from its transcript:")
+        self._say("The next prompt gets another worker, which resumes the session from its transcript:")
         answer = self._prompt("ada", "RECALL")["text"]
-        self._check("my number is 1815" in answer, "the conversation was lost with its worker")
+        self._check("my number is 1815" in answer, "the session was lost with its worker")
 
     def _show_status(self) -> None:
         self._say("What `pool status` shows now:")

@@ -34,7 +34,7 @@ def abort_run(client: ControlClient, session: str, run: str | None) -> None:
     """End a run of the session. Raises PoolError when there is none to end."""
     if not client.call("abort", given(session=session, run=run))["aborted"]:
         which = "no run is in its turn" if run is None else f"the run {run} does not go on"
-        raise PoolError(f"{which} in the conversation {session}", session=session)
+        raise PoolError(f"{which} in the session {session}", session=session)
 
 
 def decide(client: ControlClient, call_id: str, decision: str, *, session: str | None, note: str | None) -> None:

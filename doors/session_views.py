@@ -1,4 +1,4 @@
-"""One conversation on the terminal: what is known of it, and what was said. Pure: documents in, renderables out."""
+"""One session on the terminal: what is known of it, and what was said. Pure: documents in, renderables out."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _PREVIEW_CHARS = 200
 
 
 def session_view(session: Record, _width: int) -> Table:
-    """What is known of a conversation, a line each."""
+    """What is known of a session, a line each."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in session.items():
         if name == "pending_permissions":

@@ -72,7 +72,7 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
 
 
 def sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
-    """One line a conversation; of its transcript the file's name, the directory being that of all."""
+    """One line a session; of its transcript the file's name, the directory being that of all."""
     columns = [
         Column("SESSION", lambda s: _key(s["key"]), stretches=True),
         Column("STATE", lambda s: _state(s["state"])),

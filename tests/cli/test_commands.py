@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from click.shell_completion import BashComplete
@@ -29,7 +30,7 @@ def test_the_help_lists_every_command_under_a_heading(alone: CliRunner) -> None:
     assert set(cli.main.commands) == set(COMMANDS)
     for heading in (
         "Supervisor:",
-        "Conversations:",
+        "Sessions:",
         "What is going on:",
         "This machine:",
         "Exit codes:",
@@ -54,6 +55,17 @@ def test_every_command_explains_itself(alone: CliRunner, command: str) -> None:
 )
 def test_every_listing_takes_json(alone: CliRunner, command: str) -> None:
     assert "--json" in alone.invoke(cli.main, [*command.split(), "--help"]).stdout
+
+
+def all_commands(group: click.Group) -> list[click.Command]:
+    inner = [command for command in group.commands.values() if isinstance(command, click.Group)]
+    return [*group.commands.values(), *(command for one in inner for command in all_commands(one))]
+
+
+def test_a_session_is_called_so_in_every_help() -> None:
+    for command in all_commands(cli.main):
+        said = [command.help, command.short_help, *(getattr(param, "help", "") for param in command.params)]
+        assert "onversation" not in " ".join(filter(None, said)), command.name
 
 
 def test_every_command_has_its_line_in_the_help_of_a_narrow_terminal() -> None:
@@ -254,7 +266,7 @@ def test_an_order_is_passed_on_and_confirmed(bench: Bench, command: list[str], w
 
 def test_an_abort_that_finds_nothing_is_1(bench: Bench) -> None:
     result = bench.run("abort", "-s", "quiet")
-    assert (result.exit_code, result.stderr) == (1, "pool: no run is in its turn in the conversation quiet\n")
+    assert (result.exit_code, result.stderr) == (1, "pool: no run is in its turn in the session quiet\n")
 
 
 def test_nothing_is_deleted_where_nobody_can_be_asked(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""One conversation on the terminal."""
+"""One session on the terminal."""
 
 import io
 from typing import Any
@@ -16,7 +16,7 @@ def printed(view: RenderableType) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def test_what_is_known_of_a_conversation_is_a_line_each_and_what_is_not_is_left_out() -> None:
+def test_what_is_known_of_a_session_is_a_line_each_and_what_is_not_is_left_out() -> None:
     session = {"key": "ada", "status": "READY", "model": None, "source": {"channel": "sms", "chat_id": "a b"}}
     assert printed(session_view(session, 60)) == 'key     ada\nstatus  READY\nsource  channel=sms  chat_id="a b"'
 

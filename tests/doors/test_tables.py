@@ -242,7 +242,7 @@ def test_nothing_a_stranger_chose_reaches_the_terminal_raw() -> None:
     assert "[red]evil" in shown
 
 
-def test_a_conversation_is_listed_with_what_it_does_and_what_it_asks() -> None:
+def test_a_session_is_listed_with_what_it_does_and_what_it_asks() -> None:
     lines = draw(sessions_table(CONVERSATIONS, 140)).splitlines()
     assert lines[0].split() == ["SESSION", "STATE", "WORKER", "WAITING", "ASKS", "AGENT/ROLE", "USED", "TRANSCRIPT"]
     assert lines[1].split()[:6] == ["ada", "PAUSED", "w1", "2", "1", "main/default"]
