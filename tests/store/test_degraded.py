@@ -184,6 +184,7 @@ async def test_a_file_that_was_moved_away_is_used_again_when_it_is_back(path: Pa
         await trio.Path(path).rename(away)
         assert (await troubles.next())[0] == "store_degraded"
         await trio.Path(away).rename(path)
+        await trio.sleep(20 * SETTINGS.retry)  # no attempt is under way any more, and the next one is up to the put
         store.put_events([event(2)])
         assert (await troubles.next())[0] == "store_recovered"
         assert await store.flush()
