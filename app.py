@@ -13,6 +13,7 @@ import trio
 
 from app_serving import Serving, parts_of
 from doors.control import ControlServer
+from doors.error_log import ErrorLog
 from doors.live import Narrator
 from doors.lock import DataDirLock
 from doors.notify import ServiceManager
@@ -159,6 +160,7 @@ class Supervisor:
             loaded = store.loaded
             del store.loaded
             bus = EventBus(store, settings.gateway.events, first_seq=loaded.first_seq)
+            bus.on("error", ErrorLog(self._narrator.log).take)
             outlasting = await stack.enter_async_context(trio.open_nursery())
             stack.callback(outlasting.cancel_scope.cancel)
             await outlasting.start(bus.run)

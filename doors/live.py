@@ -33,7 +33,7 @@ _EVERY_TURN = frozenset({"session_bound", "session_parked", "session_resumed"})
 _ROUTINE = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
 """Told by the figures already; on a terminal they would only scroll by."""
 _TROUBLE = frozenset(
-    {"breaker_opened", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
+    {"breaker_opened", "error", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
     | {
         "hook_failed",
         "prewarm_failed",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -47,6 +48,18 @@ def test_a_killed_worker_fails_its_turn_in_clear_words_and_the_session_goes_on(t
         assert "killed by signal 9" in words
         assert "Traceback" not in words
         assert "remember-this" in supervisor.prompt("alice", "RECALL")
+
+
+def test_what_goes_wrong_in_a_session_is_in_the_log_too(tmp_path: Path) -> None:
+    settings = tmp_path / "pool.toml"
+    settings.write_text(f"[agents.main]\ncommand = {[*COMMAND, '--behaviour=refuse', '--on=compact']}\n")
+    with running_supervisor(tmp_path, "--config", str(settings)) as supervisor:
+        supervisor.prompt("alice", "/compact")
+        supervisor.wait_for_log("error")
+        (line,) = [line for line in supervisor.log if '"event":"error"' in line]
+    told = msgspec.json.decode(line)
+    assert (told["level"], told["session"], told["phase"]) == ("warning", "alice", "model")
+    assert "not summarised" in told["message"]
 
 
 def test_a_front_end_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None:
