@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import trio
 
-from errors import PoolError, UsageError
+from errors import UsageError
 from gateway.answers import Answers
 from gateway.command_desk import CommandDesk
 from gateway.conductor import Conductor
@@ -148,10 +148,7 @@ class Gateway:
     def _resume(self, run: Run) -> None:
         """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""
         run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
-        try:
-            self.conductor.submit(run)
-        except PoolError as exc:
-            self.ledger.fail(run, exc)
+        self.conductor.submit(run)  # it has been accepted: where the lane refuses it, its followers are told
 
 
 @asynccontextmanager
