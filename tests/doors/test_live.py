@@ -213,9 +213,17 @@ def test_a_log_that_nobody_reads_costs_lines_but_no_time(wanted: LogFormat) -> N
             for number in range(5000):
                 narrator.log("event", {"number": number, "padding": "x" * 100})
             lines: list[bytes] = []
-            drain = threading.Thread(target=lambda: lines.extend(reader))
+            came_through = threading.Event()
+
+            def read_all() -> None:
+                for line in reader:
+                    lines.append(line)
+                    if b"after" in line:
+                        came_through.set()
+
+            drain = threading.Thread(target=read_all)
             drain.start()
-            while not any(b"after" in line for line in list(lines)):
+            while not came_through.wait(0.02):  # not in one go: the threads that make room must have their turn
                 narrator.log("after", {})
         out.close()
         drain.join(5)
