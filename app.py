@@ -23,7 +23,7 @@ from gateway.hook_files import installed_hooks, load_hooks
 from gateway.hook_runner import HookRunner
 from gateway.hooks import GatewayLife
 from gateway.methods.table import Methods
-from gateway.service import open_gateway
+from gateway.service import Gateway, open_gateway
 from pool import LocalLauncher, Pool
 from rpc.guard import keep_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
@@ -178,25 +178,23 @@ class Supervisor:
                     data_dir=self._data_dir,
                 )
             )
-            self._serving = Serving(
+            serving = self._serving = Serving(
                 settings, pool=pool, gateway=gateway, launcher=launcher, reread=self._reread, tell=self._tell
             )
-            self._methods = Methods(gateway, self)
-            await self._run_until_told(loaded, hooks)
+            methods = self._methods = Methods(gateway, self)
+            await self._run_until_told(serving, methods, loaded, hooks)
 
     def _forget_bus(self) -> None:
         """It closes: what is told from here on goes to the log alone."""
         self._bus = None
 
-    async def _run_until_told(self, loaded: Loaded, hooks: HookRunner) -> None:
-        serving, methods = self._serving, self._methods
-        assert serving is not None and methods is not None  # noqa: PT018, S101 - set by the only caller
+    async def _run_until_told(self, serving: Serving, methods: Methods, loaded: Loaded, hooks: HookRunner) -> None:
         async with trio.open_nursery() as nursery:
             self._tell_recovery(loaded, serving)
             self._server = ControlServer(methods, self._socket)
             await nursery.start(self._server.serve)
             await serving.prewarm()
-            nursery.start_soon(self._listen_to_doors)
+            nursery.start_soon(self._listen_to_doors, serving.gateway)
             nursery.start_soon(self._manager.keep_alive)
             await hooks.notify("gateway:start", GatewayLife(data_dir=str(self._data_dir)))
             self._narrator.ready(self._socket, self._data_dir)
@@ -297,9 +295,8 @@ class Supervisor:
             await pool.drain()
             nursery.cancel_scope.cancel()
 
-    async def _listen_to_doors(self) -> None:
-        assert self._serving is not None  # noqa: S101 - set by the only caller
-        await self._serving.gateway.shutdown_requested.wait()
+    async def _listen_to_doors(self, gateway: Gateway) -> None:
+        await gateway.shutdown_requested.wait()
         self._stop_wanted.set()
 
     async def _listen_to_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
