@@ -9,7 +9,7 @@ from typing import Annotated, BinaryIO, ClassVar
 import msgspec
 import trio
 
-from agent.tools.base import ToolContext, ToolError, confined
+from agent.tools.base import Effects, ToolContext, ToolError, confined
 from agent.tools.truncation import MAX_BYTES, MAX_LINES
 
 __all__ = ["ReadTool", "WriteTool"]
@@ -37,6 +37,7 @@ class ReadTool:
 
     name = "read"
     description = "Read a text file. Long files are cut; go on with offset (first line, from 1) and limit (lines)."
+    effects: ClassVar[Effects] = "read"
     timeout: ClassVar[float | None] = 60.0
     input_type = ReadInput
 
@@ -51,6 +52,7 @@ class WriteTool:
 
     name = "write"
     description = "Write a text file, replacing what it held. Missing directories are made."
+    effects: ClassVar[Effects] = "write"
     timeout: ClassVar[float | None] = 60.0
     input_type = WriteInput
 
