@@ -22,11 +22,19 @@ __all__ = [
 
 
 class ModelError(Exception):
-    """The model failed; the message is for the user. ``transient``: the same call may succeed later."""
+    """The model failed; the message is for the user.
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    ``transient``: the same call may succeed later, after ``retry_after`` seconds where the server named a time.
+    ``overflow``: the conversation is too long for the model; a shorter one may be answered.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None, overflow: bool = False
+    ) -> None:
         super().__init__(message)
         self.transient = transient
+        self.retry_after = retry_after
+        self.overflow = overflow
 
 
 class TextPiece(msgspec.Struct, frozen=True):
@@ -42,7 +50,11 @@ class ThinkingPiece(msgspec.Struct, frozen=True):
 
 
 class CallPiece(msgspec.Struct, frozen=True):
-    """One complete tool call."""
+    """One complete tool call. ``id`` is unique in the conversation.
+
+    ``input`` is an object. What the model sent instead of one is passed on as it is, text that is no JSON as that text:
+    it fits no tool, so the call fails as a call with wrong arguments does.
+    """
 
     id: str
     name: str
@@ -98,4 +110,8 @@ class Model(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Answer; raises ModelError. The caller closes the generator."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back what it holds open between calls; it may be called again afterwards all the same."""
         ...

@@ -61,6 +61,9 @@ class ScriptedModel:
                 yield piece
         yield UsagePiece(len(situation.prompt) // 4, words)
 
+    async def aclose(self) -> None:
+        """It holds nothing open."""
+
     async def _answer(
         self, script: Script, situation: "_Situation", request: ModelRequest
     ) -> AsyncGenerator[TextPiece, None]:
