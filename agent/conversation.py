@@ -9,10 +9,22 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import trio
 
+from agent.group_commit import GroupCommit
 from agent.output import Output
-from wire.entries import FORMAT_VERSION, CompactionEntry, MessageEntry, SessionHeader, TextBlock, TranscriptMessage
+from wire.entries import (
+    FORMAT_VERSION,
+    CallEntry,
+    CallRecord,
+    CompactionEntry,
+    MessageEntry,
+    SessionHeader,
+    TextBlock,
+    ToolResultBlock,
+    TranscriptMessage,
+)
 from wire.transcript import TranscriptError, TranscriptMissing, TranscriptWriter, read_entries, read_header
 
 __all__ = ["Conversation", "SessionStore"]
@@ -22,6 +34,7 @@ class Conversation:
     """One conversation, oldest message first.
 
     ``numbers`` are the messages' seqs, index for index; ``last_seq`` is the highest one found in a resumed transcript.
+    ``records`` are the last ones of calls that have no result in a message yet, by call id.
     """
 
     def __init__(self, header: SessionHeader, output: Output, path: Path | None) -> None:
@@ -29,9 +42,11 @@ class Conversation:
         self.path = path
         self.messages: list[TranscriptMessage] = []
         self.numbers: list[int] = []
+        self.records: dict[str, CallRecord] = {}
         self.last_seq = 0
         self._output = output
         self._writer: TranscriptWriter | None = None
+        self._commit = GroupCommit(self._sync_once)
 
     @property
     def session_file(self) -> str | None:
@@ -50,8 +65,9 @@ class Conversation:
             self.last_seq = max(self.last_seq, entry.seq)
             match entry:
                 case MessageEntry():
-                    self.messages.append(entry.message)
-                    self.numbers.append(entry.seq)
+                    self._keep(entry.message, entry.seq)
+                case CallEntry():
+                    self.records[entry.record.id] = entry.record
                 case CompactionEntry():
                     self._forget_before(entry)
                 case _:
@@ -61,14 +77,25 @@ class Conversation:
         """Add a message and write it; on the disk it is after ``sync``. Raises TranscriptError: nothing was added."""
         seq = self._output.next_seq()
         self._write(MessageEntry(seq, time.time(), message))
-        self.messages.append(message)
-        self.numbers.append(seq)
+        self._keep(message, seq)
+
+    def note(self, record: CallRecord) -> None:
+        """Write where a tool call stands, without its input, which its message holds; on the disk after ``sync``.
+
+        Raises TranscriptError: nothing was noted.
+        """
+        written = msgspec.structs.replace(record, input=msgspec.UNSET)
+        self._write(CallEntry(self._output.next_seq(), time.time(), written))
+        self.records[record.id] = written
 
     async def sync(self) -> None:
-        """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError."""
+        """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError.
+
+        Those who wait at the same time share one wait for the disk.
+        """
         if self._writer is not None:
             with trio.CancelScope(shield=True):  # a disk takes its time, but never for ever
-                await trio.to_thread.run_sync(self._writer.sync)
+                await self._commit.wait()
         await trio.lowlevel.checkpoint()
 
     async def compact(self, summary: str, kept: int) -> None:
@@ -83,12 +110,23 @@ class Conversation:
         if self._writer is not None:
             self._writer.close()
 
+    async def _sync_once(self) -> None:
+        if self._writer is not None:
+            await trio.to_thread.run_sync(self._writer.sync)
+
+    def _keep(self, message: TranscriptMessage, seq: int) -> None:
+        self.messages.append(message)
+        self.numbers.append(seq)
+        for block in message.content:
+            if isinstance(block, ToolResultBlock):
+                self.records.pop(block.tool_use_id, None)
+
     def _forget_before(self, entry: CompactionEntry) -> None:
         kept = next((index for index, seq in enumerate(self.numbers) if seq >= entry.kept_from), len(self.numbers))
         self.messages[:kept] = [TranscriptMessage("user", [TextBlock(entry.summary)], origin="summary")]
         self.numbers[:kept] = [entry.kept_from - 1]
 
-    def _write(self, entry: MessageEntry | CompactionEntry) -> None:
+    def _write(self, entry: MessageEntry | CompactionEntry | CallEntry) -> None:
         self.make_file()
         if self._writer is not None:
             self._writer.append(entry)
