@@ -1,13 +1,16 @@
 """One run, from a prompt to its end: call the model, run its tools, persist each message before acting on it."""
 
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 import trio
 
+from agent.approvals import Approvals
 from agent.calls import CallRunner
 from agent.conversation import Conversation
+from agent.hooks import Hooks
 from agent.inbox import Inbox
 from agent.limits import Limits
 from agent.models.base import (
@@ -23,7 +26,8 @@ from agent.models.base import (
     UsagePiece,
 )
 from agent.output import Output
-from agent.tools.base import Tool, definition_of
+from agent.policy import Policy
+from agent.tools.base import Tool, ToolContext, definition_of
 from wire.entries import Block, ImageBlock, Origin, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import ImageContent, PromptResult, StopReason, TokenUsage
 from wire.transcript import TranscriptError
@@ -57,6 +61,13 @@ class Brain(msgspec.Struct, eq=False):
     cwd: str
     environment: dict[str, str]
     thinking: str = "off"
+    policy: Policy = Policy()
+    approvals: Approvals = msgspec.field(default_factory=Approvals)
+    hooks: Hooks = msgspec.field(default_factory=Hooks)
+
+    def context_for(self, call: ToolUseBlock, report: Callable[[str], None]) -> ToolContext:
+        """What a call may use."""
+        return ToolContext(cwd=self.cwd, environment=self.environment, report=report, call_id=call.id)
 
     def definitions(self) -> list[ToolDefinition]:
         """The tools as a model sees them."""
@@ -169,7 +180,16 @@ class Turn:
         self._conversation.add(message)
         # From here on an abort must answer the calls, and not keep the text once more.
         self._reply = None
-        self._calls = CallRunner(message.calls, brain.tools, (brain.cwd, brain.environment), self._say)
+        self._calls = CallRunner(
+            message.calls,
+            tools=brain.tools,
+            policy=brain.policy,
+            approvals=brain.approvals,
+            hooks=brain.hooks,
+            journal=self._conversation,
+            context_for=brain.context_for,
+            say=self._say,
+        )
         await self._conversation.sync()
         return message
 
