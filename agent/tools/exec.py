@@ -1,8 +1,6 @@
 """The tool ``exec``: run a shell command; wait for it as long as the call allows, and leave it running after that."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -58,15 +56,9 @@ class ExecTool:
 
     async def run(self, arguments: ExecInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        async with _registry_of(context) as registry:
-            window = yield_window(arguments) if registry.allow_background else None
-            session = _start(arguments, context, registry)
-            warnings = _warnings(arguments, session, registry)
-            await _wait(session, context, window)
-            if session.exited:
-                return _result(session, warnings, context.outputs)
-            registry.background(session)
-            return ToolOutput(_still_running(session, warnings), session.details())
+        if isinstance(context.processes, ProcessRegistry):
+            return await _run(arguments, context, context.processes)
+        return await _run_alone(arguments, context)
 
 
 def yield_window(arguments: ExecInput) -> float:
@@ -78,17 +70,30 @@ def yield_window(arguments: ExecInput) -> float:
     return min(max(asked, shortest), longest) / 1000
 
 
-@asynccontextmanager
-async def _registry_of(context: ToolContext) -> AsyncIterator[ProcessRegistry]:
-    """The worker's registry, or where there is none one for this call alone, which ends with it."""
-    if isinstance(context.processes, ProcessRegistry):
-        yield context.processes
-        return
+async def _run_alone(arguments: ExecInput, context: ToolContext) -> ToolOutput:
+    """Where there is no registry there is one for this call, which ends with it."""
+    outcome: ToolOutput | ToolError
     async with trio.open_nursery() as nursery:
         registry = ProcessRegistry(allow_background=False)
         await nursery.start(registry.run)
-        yield registry
+        try:
+            outcome = await _run(arguments, context, registry)
+        except ToolError as exc:  # taken out by hand: a nursery would wrap it into a group
+            outcome = exc
         nursery.cancel_scope.cancel()
+    if isinstance(outcome, ToolError):
+        raise outcome
+    return outcome
+
+
+async def _run(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ToolOutput:
+    session = _start(arguments, context, registry)
+    warnings = _warnings(arguments, session, registry)
+    await _wait(session, context, yield_window(arguments) if registry.allow_background else float("inf"))
+    if session.exited:
+        return _result(session, warnings, context.outputs)
+    registry.background(session)
+    return ToolOutput(_still_running(session, warnings), session.details())
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -133,12 +138,12 @@ def _warnings(arguments: ExecInput, session: Session, registry: ProcessRegistry)
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
-async def _wait(session: Session, context: ToolContext, window: float | None) -> None:
+async def _wait(session: Session, context: ToolContext, window: float) -> None:
     """Wait for the end, or for the window to pass, telling progress meanwhile. Cancelled, it ends the command first."""
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_tell_progress, session, context)
-            with trio.move_on_after(float("inf") if window is None else window):
+            with trio.move_on_after(window):
                 await session.ended.wait()
             nursery.cancel_scope.cancel()
     except trio.Cancelled:
