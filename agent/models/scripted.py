@@ -12,7 +12,16 @@ from typing import NamedTuple
 import msgspec
 import trio
 
-from agent.models.base import CallPiece, ModelError, ModelRequest, Piece, TextPiece, ThinkingPiece, UsagePiece
+from agent.models.base import (
+    CallPiece,
+    ModelError,
+    ModelRequest,
+    Piece,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
 from agent.models.directives import Script, parse_script
 from wire.entries import ImageBlock, TranscriptMessage
 
@@ -40,15 +49,17 @@ class ScriptedModel:
     def __init__(self, name: str, faults: Faults) -> None:
         self.name = name
         self._faults = faults
+        self._refused = ("", 0)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """One step of the script of the last prompt: its tool calls first, then the answer."""
         situation = _situation(request.messages)
         script = parse_script(situation.prompt)
+        self._refuse(script, request)
         if situation.step < script.tool_steps:
             for number, call in enumerate(script.calls_of(situation.step)):
                 yield CallPiece(f"{request.step_id}.{number}", call.tool, call.input)
-            yield UsagePiece(len(situation.prompt) // 4, 1)
+            yield _usage(script, situation, 1)
             return
         if situation.step > script.tool_steps:  # the answer was given; somebody has added something since
             script = Script()
@@ -59,7 +70,20 @@ class ScriptedModel:
             async for piece in answer:
                 words += len(piece.parts)
                 yield piece
-        yield UsagePiece(len(situation.prompt) // 4, words)
+        yield _usage(script, situation, words)
+        if script.cut:
+            yield StopPiece("length")
+
+    def _refuse(self, script: Script, request: ModelRequest) -> None:
+        """Fail as a server does that does not begin to answer; raises ModelError."""
+        if script.overflow and all(message.origin != "summary" for message in request.messages):
+            raise ModelError("the scripted model was asked to find the conversation too long", overflow=True)
+        step_id, times = self._refused
+        times = times if step_id == request.step_id else 0
+        if times < script.transient:
+            self._refused = (request.step_id, times + 1)
+            message = f"the scripted model is overloaded ({times + 1} of {script.transient})"
+            raise ModelError(message, transient=True, retry_after=script.retry_after)
 
     async def aclose(self) -> None:
         """It holds nothing open."""
@@ -138,6 +162,10 @@ def _situation(messages: Sequence[TranscriptMessage]) -> _Situation:
     images = sum(isinstance(block, ImageBlock) for block in last.content)
     added = texts[max(earlier + 1, answered) :]
     return _Situation(last.text, turn, step, added, texts[:earlier], images)
+
+
+def _usage(script: Script, situation: _Situation, words: int) -> UsagePiece:
+    return UsagePiece(*(script.usage or (len(situation.prompt) // 4, words)))
 
 
 def _plain_answer(situation: _Situation) -> str:
