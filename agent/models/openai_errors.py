@@ -26,6 +26,7 @@ _HINTS = {
     403: "check the key in OPENAI_API_KEY",
     404: "check the model's name and the base URL",
 }
+_SECONDS = re.compile(r"\s*[0-9]{1,9}(?:\.[0-9]{1,9})?\s*")
 _TAGS = re.compile(r"<(script|style)\b[^<]{0,20000}</\1>|<[^<>]{0,1000}>", re.IGNORECASE)
 
 
@@ -77,7 +78,7 @@ def tidy(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
 
 
 def _number(value: str) -> float | None:
-    return float(value) if re.fullmatch(r"\s*\d{1,9}(?:\.\d{1,9})?\s*", value) else None
+    return float(value) if _SECONDS.fullmatch(value) else None
 
 
 def _read(body: bytes) -> tuple[str, str]:
