@@ -1,9 +1,9 @@
 """The tool calls of one model answer, from the rules to the results: exactly one result each, in call order.
 
-Calls are judged one after the other, then run a few at a time in the order in which they may; those that wait for a
-person hold nobody up. What must be on the disk, and when: that a tool with effects runs, before it begins; a decision,
-before it acts (both are one wait, shared by calls that begin together); the results, before the next model call, which
-is the caller's part.
+Calls are judged one after the other, then run a few at a time; places are handed out in the order in which calls may
+run, and those that wait for a person hold nobody up. What must be on the disk, and when: that a tool with effects runs,
+before it begins; a decision, before it acts (both are one wait, shared by calls that begin together); the results,
+before the next model call, which is the caller's part.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -224,7 +224,7 @@ def _encodable(outcome: _Outcome) -> _Outcome:
 
 def _raise_cancelled(group: BaseExceptionGroup[BaseException]) -> NoReturn:
     """Of a tool that failed while it was being cancelled only the cancellation counts: its result is that it was."""
-    rest = group.subgroup(lambda exc: not isinstance(exc, Exception))
+    _, rest = group.split(Exception)
     assert rest is not None  # noqa: S101 - else it were an ExceptionGroup, which is an Exception
     raise rest from None
 
