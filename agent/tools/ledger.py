@@ -83,10 +83,10 @@ class FileLedger:
         """Another conversation begins: it has seen nothing."""
         self._entries.clear()
 
-    def is_stale(self, path: str, now: Stamp | None) -> bool:
-        """Whether the agent knows this file as something else than ``now`` (None: it is gone)."""
+    def known(self, path: str) -> Stamp | None:
+        """How the agent has last seen the file; None: it has not, or not for a long time."""
         entry = self._entries.get(path)
-        return entry is not None and (now is None or not entry.known.same_content(now))
+        return None if entry is None else entry.known
 
     async def changed(self) -> list[str]:
         """Paths of known files that others have changed or removed; each change is told once, in order of use."""
