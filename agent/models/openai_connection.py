@@ -3,6 +3,7 @@
 The only place that knows httpx; it is imported when the first request is made, and not before.
 """
 
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -15,7 +16,8 @@ from agent.models.openai_errors import tidy
 
 __all__ = ["Connection", "Reply"]
 
-_FINAL_CAUSES = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
+_PASSING = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
+"""How an encrypted connection breaks. The other errors are about certificates and protocols, and stay."""
 
 
 class Reply:
@@ -123,7 +125,16 @@ def _translated(origin: str) -> Iterator[None]:
     except httpx.TimeoutException as exc:
         raise ModelError(f"{origin} cannot be reached: it takes too long", transient=True) from exc
     except httpx.HTTPError as exc:
-        said = tidy(str(exc)) or type(exc).__name__
+        causes = list(_causes(exc))
+        said = next((said for cause in causes if (said := tidy(str(cause)))), type(exc).__name__)
         doing = "cannot be reached" if isinstance(exc, httpx.ConnectError | httpx.ProxyError) else "broke off"
-        transient = not any(cause in said for cause in _FINAL_CAUSES)
+        transient = not any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _PASSING) for cause in causes)
         raise ModelError(f"{origin} {doing}: {said}", transient=transient) from exc
+
+
+def _causes(exc: BaseException) -> Iterator[BaseException]:
+    """It and what it came from: httpx and trio often leave the words to the cause."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__

@@ -125,11 +125,13 @@ def _digest(text: str) -> str:
 
 
 def _from_user(message: TranscriptMessage, dialect: Dialect) -> list[Json]:
-    results = [_result(block) for block in message.content if isinstance(block, ToolResultBlock)]
+    results = [block for block in message.content if isinstance(block, ToolResultBlock)]
     parts = [part for block in message.content if (part := _part(block, dialect)) is not None]
-    if results and any(isinstance(block, ImageBlock) for block in message.content):
-        parts = [{"type": "text", "text": _IMAGES_OF_TOOLS}, *parts]  # a tool's message takes nothing but text
-    return [*results, {"role": "user", "content": _plain(parts)}] if parts else results
+    shown = [part for result in results for image in result.images if (part := _part(image, dialect)) is not None]
+    if shown:  # a tool's message takes nothing but text
+        parts = [{"type": "text", "text": _IMAGES_OF_TOOLS}, *shown, *parts]
+    answers = [_result(block) for block in results]
+    return [*answers, {"role": "user", "content": _plain(parts)}] if parts else answers
 
 
 def _result(block: ToolResultBlock) -> Json:

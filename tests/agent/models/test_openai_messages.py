@@ -76,7 +76,7 @@ def call_of(call_id: str, name: str, arguments: str) -> Json:
             ],
         ),
         (
-            [results(ToolResultBlock("c1", "seen"), IMAGE)],
+            [results(ToolResultBlock("c1", "seen", images=[IMAGE]))],
             [
                 {"role": "tool", "tool_call_id": "c1", "content": "seen"},
                 {
