@@ -1,13 +1,12 @@
 """Hears what a command says: reads as much as there is, in the order it came, and sleeps when there is nothing."""
 
 import os
-import select
-import sys
 from collections.abc import Callable
 
 import trio
 
 from agent.processes.output import Output
+from agent.processes.spawn import Child
 
 __all__ = ["Listener"]
 
@@ -19,18 +18,14 @@ _LAST_ROUNDS = 16
 
 
 class Listener:
-    """Reads the descriptors ``outputs`` into ``output``, and calls ``on_news`` after each batch.
+    """Reads the outputs of ``child`` into ``output``, and calls ``on_news`` after each batch."""
 
-    Two of them are watched by an epoll of their own, which tells which one was written to first. Raises OSError where
-    no file can be opened any more.
-    """
-
-    def __init__(self, outputs: tuple[int, ...], output: Output, on_news: Callable[[], None]) -> None:
-        self._outputs = outputs
-        self._open = {descriptor: index for index, descriptor in enumerate(outputs)}
+    def __init__(self, child: Child, output: Output, on_news: Callable[[], None]) -> None:
+        self._outputs = child.outputs
+        self._epoll = child.ears
+        self._open = {descriptor: index for index, descriptor in enumerate(child.outputs)}
         self._output = output
         self._on_news = on_news
-        self._epoll = _epoll_of(outputs) if len(outputs) > 1 else None
 
     async def run(self) -> None:
         """Listen until all streams are closed, or cancelled."""
@@ -78,11 +73,3 @@ class Listener:
         del self._open[descriptor]
         if self._epoll is not None:
             self._epoll.unregister(descriptor)
-
-
-def _epoll_of(descriptors: tuple[int, ...]) -> "select.epoll":
-    assert sys.platform == "linux", "elsewhere a command has one output"  # noqa: S101 - tells the type checker too
-    epoll = select.epoll()
-    for descriptor in descriptors:
-        epoll.register(descriptor, select.EPOLLIN)
-    return epoll

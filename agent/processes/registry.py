@@ -16,16 +16,17 @@ from agent.processes.names import new_name
 from agent.processes.notices import ExitNotice, notice_of
 from agent.processes.output import Output, OutputLimits
 from agent.processes.session import Session
-from agent.processes.spawn import Child, Command, SpawnFailed, abandon, spawn
-from agent.processes.tree import stop_tree
+from agent.processes.spawn import Child, Command, SpawnFailed, spawn
+from agent.processes.tree import TERM_GRACE, stop_tree
 
 __all__ = ["ProcessRegistry", "RegistryLimits"]
 
 
 class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``running`` counts foreground commands too."""
+    """``running`` counts foreground commands too; ``term_grace``: seconds from SIGTERM to SIGKILL."""
 
     running: int = 64
+    term_grace: float = TERM_GRACE
     output: OutputLimits = OutputLimits()
     finished: FinishedLimits = FinishedLimits()
 
@@ -83,13 +84,8 @@ class ProcessRegistry:
         child = spawn(command)
         output = Output(self._limits.output, len(child.outputs))
         session = Session(self._new_id(), command, child, output, scope_key=scope_key, session_key=session_key)
-        try:
-            listener = Listener(child.outputs, output, session.heard)
-        except OSError as exc:
-            abandon(child)
-            raise SpawnFailed(f"cannot listen to the command: {exc}") from exc
         self._running[session.id] = session
-        self._nursery.start_soon(self._watch, session, child, listener)
+        self._nursery.start_soon(self._watch, session, child)
         return session
 
     def background(self, session: Session) -> None:
@@ -135,7 +131,8 @@ class ProcessRegistry:
 
     # --- watching -----------------------------------------------------------------------------------------------------
 
-    async def _watch(self, session: Session, child: Child, listener: Listener) -> None:
+    async def _watch(self, session: Session, child: Child) -> None:
+        listener = Listener(child, session.output, session.heard)
         with ExitStack() as closing:
             closing.callback(self._ended, session, child)
             closing.callback(listener.finish)
@@ -147,7 +144,7 @@ class ProcessRegistry:
                     session.exit_notified = True  # all ends: there is nobody left to tell
                     raise
                 finally:
-                    await stop_tree(child.leader)
+                    await stop_tree(child.leader, self._limits.term_grace)
                 nursery.cancel_scope.cancel()
 
     def _ended(self, session: Session, child: Child) -> None:

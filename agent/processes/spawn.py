@@ -4,6 +4,7 @@ The descriptors are ours and non-blocking. stdin is a pipe only where somebody c
 """
 
 import os
+import select
 import subprocess
 import sys
 import termios
@@ -16,7 +17,7 @@ import msgspec
 
 from agent.processes.tree import MARK_VARIABLE, Leader
 
-__all__ = ["Child", "Command", "SpawnFailed", "abandon", "spawn"]
+__all__ = ["Child", "Command", "SpawnFailed", "spawn"]
 
 _COLUMNS, _ROWS = 120, 30
 
@@ -43,12 +44,14 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 class Child(NamedTuple):
     """A command that runs. ``stdin`` and ``outputs`` are descriptors; on a terminal they are one and the same.
 
-    Two outputs: stdout and stderr. ``warning``: what could not be done as it was asked for.
+    Two outputs are stdout and stderr; ``ears`` tells which of them was written to first. ``warning``: what could not be
+    done as it was asked for.
     """
 
     leader: Leader
     stdin: int | None
     outputs: tuple[int, ...]
+    ears: "select.epoll | None"
     is_terminal: bool
     warning: str | None = None
 
@@ -93,7 +96,7 @@ def _on_terminal(command: Command, environment: dict[str, str], mark: str, maste
         env={"TERM": "xterm-256color", **environment},
         start_new_session=True,
     )
-    return Child(_leader(process, mark), master, (master,), is_terminal=True)
+    return Child(_leader(process, mark), master, (master,), None, is_terminal=True)
 
 
 def _on_pipes(command: Command, environment: dict[str, str], mark: str) -> Child:
@@ -105,9 +108,13 @@ def _on_pipes(command: Command, environment: dict[str, str], mark: str) -> Child
         if command.takes_input:
             their_stdin, stdin = _pipe(reader=theirs, writer=ours)
         # Elsewhere nothing tells which of two pipes was written to first: there they are one.
+        ears = None
         if sys.platform == "linux":
             stderr, their_stderr = _pipe(reader=ours, writer=theirs)
             outputs = (stdout, stderr)
+            ears = ours.enter_context(select.epoll())
+            for descriptor in outputs:  # before anything can be said: what is ready by then has no order
+                ears.register(descriptor, select.EPOLLIN)
         process = subprocess.Popen(
             [_shell(), "-c", command.line],
             stdin=their_stdin,
@@ -121,7 +128,7 @@ def _on_pipes(command: Command, environment: dict[str, str], mark: str) -> Child
         for descriptor in (*outputs, *(() if stdin is None else (stdin,))):
             os.set_blocking(descriptor, False)
         ours.pop_all()
-    return Child(leader, stdin, outputs, is_terminal=False)
+    return Child(leader, stdin, outputs, ears, is_terminal=False)
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
@@ -139,15 +146,6 @@ def _leader(process: "subprocess.Popen[bytes]", mark: str) -> Leader:
         process.kill()
         process.wait()
         raise
-
-
-def abandon(child: Child) -> None:
-    """Undo a spawn that nobody can watch; it has just begun, so the shell is all there is of it."""
-    child.leader.process.kill()
-    child.leader.process.wait()
-    child.leader.close()
-    for descriptor in {*child.outputs, *(() if child.stdin is None else (child.stdin,))}:
-        os.close(descriptor)
 
 
 def _shell() -> str:

@@ -54,8 +54,8 @@ class Leader:
             self._pidfd = None
 
 
-async def stop_tree(leader: Leader) -> None:
-    """SIGTERM to the tree, a grace, SIGKILL; done when the tree is gone and the shell is reaped.
+async def stop_tree(leader: Leader, grace: float = TERM_GRACE) -> None:
+    """SIGTERM to the tree, ``grace`` seconds, SIGKILL; done when the tree is gone and the shell is reaped.
 
     A cancelled stop shortens the grace and is carried through. Never takes longer than the grace and the patience.
     """
@@ -65,7 +65,7 @@ async def stop_tree(leader: Leader) -> None:
             leader.process.wait()
             return
         try:
-            await _await_end(tree, TERM_GRACE)
+            await _await_end(tree, grace)
         except trio.Cancelled:
             with trio.CancelScope(shield=True):
                 await _await_end(tree, HURRIED_GRACE)

@@ -146,7 +146,7 @@ async def _wait(session: Session, context: ToolContext, window: float) -> None:
             with trio.move_on_after(window):
                 await session.ended.wait()
             nursery.cancel_scope.cancel()
-    except trio.Cancelled:
+    except BaseException:  # a nursery makes a group of what cancels it
         session.stop()
         with trio.CancelScope(shield=True):  # its registry bounds it
             await session.ended.wait()

@@ -128,7 +128,7 @@ async def _wait_for_end(request: _Request, seconds: float) -> None:
 
 async def _log(request: _Request) -> ToolOutput:
     arguments, session = request.arguments, request.session
-    lines = session.output.text().splitlines()
+    lines = session.output.text().removesuffix("\n").split("\n") if session.output.size else []
     first = arguments.offset or 0
     if arguments.offset is None:  # the end
         first = max(0, len(lines) - (_LOG_LINES if arguments.limit is None else arguments.limit))

@@ -2,14 +2,12 @@
 
 import os
 import uuid
-from codecs import getincrementaldecoder
-from collections import deque
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-__all__ = ["MAX_BYTES", "MAX_LINES", "TAIL_CHARS", "Excerpt", "TailBuffer", "excerpt", "shorten"]
+__all__ = ["MAX_BYTES", "MAX_LINES", "TAIL_CHARS", "Excerpt", "excerpt", "shorten"]
 
 MAX_BYTES = 50_000
 MAX_LINES = 2_000
@@ -47,16 +45,26 @@ def shorten(text: str, *, keep: _Side, outputs: str, lost: bool = False) -> str:
     """The text, or its start or end with a line that says what was cut and where the full text is.
 
     ``outputs`` is the directory for full texts ("": nothing is kept); ``lost`` says that ``text`` is itself only the
-    end of something longer. Raises OSError.
+    end of something longer.
     """
     part = excerpt(text, keep)
     if part.is_whole:
-        return f"[the beginning of the output was dropped]\n{text}" if lost else text
-    where = f"; the {'rest of what was kept' if lost else 'full text'} is in {_save(text, outputs)}" if outputs else ""
-    note = f"[cut: the {keep} is shown, {part.lines} of {'the last ' if lost else ''}{part.of_lines} lines{where}]"
+        return f"[the beginning is no longer kept]\n{text}" if lost else text
+    of_lines = f"the last {part.of_lines}" if lost else f"{part.of_lines}"
+    note = f"[cut: the {keep} is shown, {part.lines} of {of_lines} lines{_kept(text, outputs, lost=lost)}]"
     if keep == "end":
         return f"{note}\n{part.text}"
-    return f"{part.text}{'' if part.text.endswith(chr(10)) else chr(10)}{note}"
+    return part.text + ("" if part.text.endswith("\n") else "\n") + note
+
+
+def _kept(text: str, outputs: str, *, lost: bool) -> str:
+    if not outputs:
+        return ""
+    what = f"the last {len(text):,} characters are" if lost else "the full text is"
+    try:
+        return f"; {what} in {_save(text, outputs)}"
+    except OSError as exc:  # a full disk shall not cost the part that can be shown
+        return f"; the rest could not be kept: {exc.strerror}"
 
 
 def _fitting(lines: Iterable[bytes]) -> list[bytes]:
@@ -79,44 +87,3 @@ def _save(text: str, outputs: str) -> str:
     for entry in entries[:-_KEPT_FILES]:
         os.unlink(entry.path)  # noqa: PTH108 - what scandir gives is a string
     return str(path)
-
-
-class TailBuffer:
-    """Keeps the end of an output of any length: the end is where errors are."""
-
-    def __init__(self) -> None:
-        self._decoder = getincrementaldecoder("utf-8")("replace")
-        self._chunks: deque[str] = deque()
-        self._kept = 0
-        self._total = 0
-
-    def feed(self, data: bytes, *, final: bool = False) -> None:
-        """Take the next bytes; what is no UTF-8 is replaced."""
-        self._total += len(data)
-        text = self._decoder.decode(data, final)
-        self._chunks.append(text)
-        self._kept += len(text)
-        while self._kept - len(self._chunks[0]) >= MAX_BYTES:
-            self._kept -= len(self._chunks.popleft())
-
-    def tail(self) -> str:
-        """The last 2,000 characters."""
-        parts: list[str] = []
-        size = 0
-        for chunk in reversed(self._chunks):
-            parts.append(chunk)
-            size += len(chunk)
-            if size >= TAIL_CHARS:
-                break
-        return "".join(reversed(parts))[-TAIL_CHARS:]
-
-    def text(self) -> str:
-        """The output, or its end with a first line that says what was cut."""
-        text = "".join(self._chunks)
-        lines = text.splitlines(keepends=True)[-MAX_LINES:]
-        size = sum(len(line.encode()) for line in lines)
-        while len(lines) > 1 and size > MAX_BYTES:
-            size -= len(lines.pop(0).encode())
-        kept = "".join(lines).encode()[-MAX_BYTES:].decode(errors="ignore")
-        cut = self._total - len(kept.encode())
-        return f"[the first {cut} bytes of the output were cut]\n{kept}" if len(kept) < len(text) or cut > 0 else kept
