@@ -54,6 +54,7 @@ HOOK_TIMEOUT = 5.0
 """Seconds that one hook may take."""
 _THREADS = 8
 """Plain functions at once. Those that hang for ever stay in their threads: once all are taken, plain hooks fail."""
+_MOST_WORDS = 2_000
 
 Warn: TypeAlias = Callable[[str, str], None]
 """Tells a warning: the phase it belongs to (``tool`` or ``lifecycle``), and a sentence."""
@@ -104,7 +105,7 @@ class Hooks:
                         pass
                     case str() as text:
                         texts.append(text)
-                    case SystemPrompt(text):
+                    case SystemPrompt(str() as text):
                         system_prompt = text
                     case other:
                         raise _nonsense(hook, other)
@@ -133,11 +134,11 @@ class Hooks:
             match answer := await self._call_for_tool(hook, call):
                 case None:
                     pass
-                case Deny():
+                case Deny(str()):
                     return answer
-                case Ask():
+                case Ask(str()):
                     verdict = verdict if isinstance(verdict, Ask) else answer
-                case UseResult():
+                case UseResult(data) if _is_json(data):
                     verdict = verdict or answer
                 case other:
                     raise self._warned(_nonsense(hook, other))
@@ -204,7 +205,8 @@ class Hooks:
         except HookFailed:
             raise
         except (Exception, SystemExit) as exc:  # foreign code may raise anything
-            raise HookFailed(f"the hook {hook.name} of {hook.source} raised {type(exc).__name__}: {exc}") from exc
+            words = str(exc)[:_MOST_WORDS].encode(errors="replace").decode()
+            raise HookFailed(f"the hook {hook.name} of {hook.source} raised {type(exc).__name__}: {words}") from exc
         raise HookFailed(f"the hook {hook.name} of {hook.source} took longer than {self._timeout:g} s")
 
 
@@ -213,4 +215,14 @@ def _nonsense(hook: Hook, answer: object) -> HookFailed:
 
 
 def _is_result(answer: object, *, ok: bool) -> bool:
-    return isinstance(answer, dict) and answer.get("ok") is ok and (ok or isinstance(answer.get("error"), str))
+    if not isinstance(answer, dict) or answer.get("ok") is not ok:
+        return False
+    return (ok or isinstance(answer.get("error"), str)) and _is_json(answer)
+
+
+def _is_json(value: object) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True

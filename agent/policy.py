@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from agent.results import Result, denied, failure
-from agent.tools.base import Tool
+from agent.results import Result, denied, failure, of_error
+from agent.tools.base import Tool, ToolError
+from agent.tools.schema import arguments_of
 from wire.entries import CallState, ToolUseBlock
 
 __all__ = ["HARMLESS", "Allowed", "Mode", "Needed", "Policy", "Refused", "Verdict", "judge"]
@@ -62,9 +63,9 @@ def judge(call: ToolUseBlock, tools: Mapping[str, Tool], policy: Policy) -> Verd
     if tool is None:
         return Refused(CallState.FAILED, _unknown(call.name, tools))
     try:
-        arguments = msgspec.convert(call.input, tool.input_type)
-    except msgspec.ValidationError as exc:
-        return Refused(CallState.FAILED, _misfit(tool, exc))
+        arguments = arguments_of(tool, call.input)
+    except ToolError as exc:
+        return Refused(CallState.FAILED, of_error(exc))
     ruling, reason = _by_lists(tool.name, policy) or _by_mode(tool, policy)
     match ruling:
         case "deny":
@@ -107,12 +108,4 @@ def _unknown(name: str, tools: Mapping[str, Tool]) -> Result:
         f"there is no tool {name[:_SHOWN]!r}; available: {there_are}",
         "validation",
         recommendations=["Call one of the tools that there are."],
-    )
-
-
-def _misfit(tool: Tool, error: msgspec.ValidationError) -> Result:
-    return failure(
-        f"the input does not fit the tool {tool.name}: {error}",
-        "validation",
-        recommendations=["Read the tool's input schema and call it again with an input that fits."],
     )
