@@ -10,21 +10,25 @@ import binascii
 import errno
 import os
 import re
-import stat
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 
+from agent.tools.base import ToolError
+from agent.tools.places import Place, open_regular
+from agent.tools.sniffing import image_type
 from wire.entries import ImageBlock
 
-__all__ = ["ImageLimits", "PromptImages", "load_images", "type_of_image"]
+__all__ = ["ImageLimits", "PromptImages", "load_images"]
 
 _ENDINGS = re.compile(r"\.(?:png|jpe?g|gif|webp)(?![\w.-]|/)", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:image/[A-Za-z0-9.+-]{1,30};base64,")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _MAX_PATH_CHARS = 1024
 _OPENING = {'"': '"', "'": "'", "`": "`", ")": "(", "]": "[", ">": "<"}
+_NO_SUCH_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
 _BREAKS = re.compile(r"[\s\"'`()\[\]<>|]")
 
 
@@ -63,19 +67,6 @@ def load_images(text: str, cwd: str, limits: ImageLimits | None = None) -> Promp
     return PromptImages(text, basket.images, basket.notes)
 
 
-def type_of_image(data: bytes) -> str | None:
-    """The MIME type that the first bytes tell, of those that models take."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return None
-
-
 class _Basket:
     """Images that fit within the limits."""
 
@@ -87,7 +78,7 @@ class _Basket:
 
     def put(self, data: bytes) -> ImageBlock:
         """Add one. Raises _Refused."""
-        kind = type_of_image(data)
+        kind = image_type(data)
         if kind is None:
             raise _Refused("it holds no PNG, JPEG, GIF or WebP image")
         if len(data) > self.limits.one:
@@ -152,23 +143,19 @@ def _name_before(text: str, end: int) -> str:
 
 
 def _read(name: str, cwd: str, limit: int) -> bytes | None:
-    """The file's bytes, or None when there is no such file. Raises _Refused."""
+    """The file's bytes, at most one more than ``limit``; None when there is no such file. Raises _Refused."""
     try:
-        path = os.path.realpath(os.path.join(cwd, name))  # noqa: PTH118 - os.path joins and resolves without surprises
-        if not path.startswith(cwd.rstrip("/") + "/"):
+        path = Path(os.path.realpath(os.path.join(cwd, name)))  # noqa: PTH118 - it joins and resolves without surprises
+        if not path.is_relative_to(cwd):
             raise _Refused("it lies outside the workspace")
-        # The links have been followed: one that is there now has come since. A pipe must not be waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
-    except OSError as exc:
-        if exc.errno == errno.ENAMETOOLONG:
-            return None
-        raise _Refused(exc.strerror or "it cannot be opened") from exc
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor, not of a path
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _Refused("it is no file")
-        try:
+        descriptor, _ = open_regular(Place(cwd, path.relative_to(cwd).parts, name))
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor, not of a path
             return file.read(limit + 1)
-        except OSError as exc:
-            raise _Refused(exc.strerror or "it cannot be read") from exc
+    except ToolError as exc:
+        raise _Refused("it is no file") from exc
+    except ValueError:
+        return None  # a NUL: a word, and no path
+    except OSError as exc:
+        if exc.errno in _NO_SUCH_FILE:
+            return None
+        raise _Refused(exc.strerror or "it cannot be read") from exc

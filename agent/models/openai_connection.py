@@ -137,4 +137,4 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = exc
     while cause is not None:
         yield cause
-        cause = cause.__cause__
+        cause = cause.__cause__ or cause.__context__
