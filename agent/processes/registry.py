@@ -34,7 +34,8 @@ class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessRegistry:
     """``on_change`` is told how many commands run in the background, ``on_exit`` of the end of one that nobody saw.
 
-    With ``allow_background`` false nothing goes to the background; then this only runs and ends commands.
+    With ``allow_background`` false nothing goes to the background; then this only runs and ends commands. Without
+    ``notify_on_exit`` nobody is told of ends, without ``notify_on_empty_success`` not of those that said nothing.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class ProcessRegistry:
         on_change: Callable[[int], None] = lambda _: None,
         on_exit: Callable[[ExitNotice], None] = lambda _: None,
         allow_background: bool = True,
+        notify_on_exit: bool = True,
         notify_on_empty_success: bool = True,
         limits: RegistryLimits | None = None,
     ) -> None:
         self.allow_background = allow_background
         self._on_change = on_change
         self._on_exit = on_exit
+        self._notify_on_exit = notify_on_exit
         self._notify_on_empty_success = notify_on_empty_success
         self._limits = limits or RegistryLimits()
         self._running: dict[str, Session] = {}
@@ -84,6 +87,7 @@ class ProcessRegistry:
         child = spawn(command)
         output = Output(self._limits.output, len(child.outputs))
         session = Session(self._new_id(), command, child, output, scope_key=scope_key, session_key=session_key)
+        session.notify_on_exit = self._notify_on_exit
         self._running[session.id] = session
         self._nursery.start_soon(self._watch, session, child)
         return session

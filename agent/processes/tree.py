@@ -129,6 +129,7 @@ class _Tree:
         for descriptor in self._held.values():
             with suppress(ProcessLookupError, PermissionError):  # ended since; or setuid: not ours to stop
                 signal.pidfd_send_signal(descriptor, number)
+                signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # one that is stopped hears nothing else
         return bool(self._held)
 
     async def ended(self) -> None:

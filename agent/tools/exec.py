@@ -1,6 +1,5 @@
 """The tool ``exec``: run a shell command; wait for it as long as the call allows, and leave it running after that."""
 
-import os
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -11,7 +10,8 @@ from agent.processes.registry import ProcessRegistry
 from agent.processes.session import Session
 from agent.processes.spawn import Command, SpawnFailed
 from agent.processes.tree import MARK_VARIABLE
-from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput, confined
+from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.places import locate
 from agent.tools.truncation import TAIL_CHARS, shorten
 
 __all__ = ["ExecInput", "ExecTool", "yield_window"]
@@ -48,7 +48,8 @@ class ExecTool:
     description = (
         "Run a shell command. Returns stdout and stderr, the end of it if it is long. A command that takes longer than "
         "yield_ms goes on in the background, where the process tool follows it up; servers and watchers belong there "
-        "from the start (background: true). What a command leaves running when it ends is stopped."
+        "from the start (background: true). What a command leaves running when it ends is stopped. timeout: seconds "
+        "until it is stopped, in the background too (1800 unless told, 0 for never). pty: true gives it a terminal."
     )
     effects: ClassVar[Effects] = "run"
     timeout: ClassVar[float | None] = None
@@ -115,10 +116,10 @@ def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry
 
 
 def _checked_workdir(workdir: str, context: ToolContext) -> str:
-    found = confined("/" if context.allow_outside else context.cwd, os.path.join(context.cwd, workdir))  # noqa: PTH118 - as confined does
-    if not Path(found).is_dir():
+    path = locate(context, workdir, reading=False).path
+    if not Path(path).is_dir():
         raise ToolError(f"workdir {workdir} is no directory", "validation")
-    return found
+    return path
 
 
 def _checked_environment(extra: dict[str, str]) -> dict[str, str]:

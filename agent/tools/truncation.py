@@ -1,6 +1,5 @@
 """Bounds for what a tool tells the model: 50 kB and 2,000 lines, cut at line ends; the full text goes to a file."""
 
-import os
 import uuid
 from collections.abc import Iterable
 from io import BytesIO
@@ -83,7 +82,6 @@ def _save(text: str, outputs: str) -> str:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / f"output-{uuid.uuid4().hex[:12]}.txt"
     path.write_text(text, errors="replace")
-    entries = sorted(os.scandir(directory), key=lambda entry: entry.stat().st_mtime_ns)
-    for entry in entries[:-_KEPT_FILES]:
-        os.unlink(entry.path)  # noqa: PTH108 - what scandir gives is a string
+    for old in sorted(directory.glob("output-*.txt"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT_FILES]:
+        old.unlink()
     return str(path)

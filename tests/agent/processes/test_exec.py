@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from agent.processes.registry import RegistryLimits
 from agent.processes.spawn import SpawnFailed
-from agent.tools.base import ToolError, definition_of
+from agent.tools.base import ToolError
 from agent.tools.exec import ExecInput, ExecTool, yield_window
 from agent.tools.process import ProcessTool
+from agent.tools.schema import definition_of
 from agent.tools.truncation import MAX_BYTES, MAX_LINES
 from tests.agent.processes.helpers import Bench, bench_of, processes_with
 
@@ -108,7 +110,7 @@ async def test_a_command_that_cannot_be_started_is_a_clear_error(bench: Bench) -
 
 
 def test_every_field_of_its_input_is_in_the_schema() -> None:
-    shape = definition_of(EXEC)["$defs"]["ExecInput"]["properties"]
+    shape = definition_of(EXEC)["properties"]
     assert shape.keys() == {"command", "workdir", "env", "yield_ms", "background", "timeout", "pty"}
 
 
@@ -231,6 +233,12 @@ async def test_a_timeout_ends_the_whole_tree_whatever_it_does(bench: Bench, comm
     with pytest.raises(ToolError, match="timed out"):
         await bench.use(EXEC, command=command, timeout=0.3, env={"MARK": "of-timeout"})
     assert processes_with("MARK=of-timeout") == []
+
+
+async def test_a_command_that_is_stopped_still_hears_that_it_shall_end(workspace: Path) -> None:
+    async with bench_of(limits=RegistryLimits(term_grace=10)) as bench:
+        with trio.fail_after(5), pytest.raises(ToolError, match="timed out"):
+            await bench.use(EXEC, command="kill -STOP $$", timeout=0.1)
 
 
 @pytest.mark.parametrize("command", ["sleep 65 & echo done", "(setsid sleep 65 &) ; echo done"])
