@@ -80,7 +80,6 @@ class Approvals:
         """Open a question; tell of it only afterwards. Raises ValueError when the call is asked about already."""
         if question.call.id in self._open:
             raise ValueError(f"call {question.call.id!r} waits for a decision already")
-        self._closed.pop(question.call.id, None)
         self._open[question.call.id] = question
 
     def decide(self, call_id: str, decision: Decision, note: str | None = None, by: str | None = None) -> None:

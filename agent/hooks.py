@@ -172,7 +172,7 @@ class Hooks:
     async def _find_those_of_packages(self) -> None:
         async with self._discovering:
             if self._discover is not None:
-                found = await trio.to_thread.run_sync(self._discover)
+                found = await trio.to_thread.run_sync(self._discover, abandon_on_cancel=True)
                 self._hooks[:0] = found
                 self._discover = None
 
