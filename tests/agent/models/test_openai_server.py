@@ -4,11 +4,9 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from queue import SimpleQueue
 from typing import Any
 
 import httpx
@@ -31,27 +29,12 @@ from agent.models.openai_answer import AnswerLimits
 from agent.models.openai_endpoint import Patience, read_endpoint
 from agent.models.retry import RetryPolicy, stream_with_retries
 from fixtures.fake_openai import FakeOpenAI
+from tests.agent.models.conftest import until_told
 from tests.house import ROOT
 from wire.entries import TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 KEY = "sk-very-secret"
 BRIEF = Patience(connect=5, first_byte=0.2, between_bytes=0.2, count=0.2)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[FakeOpenAI]:
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "*")
 
 
 Opens = Callable[..., OpenAIModel]
@@ -92,12 +75,6 @@ async def failure_of(model: OpenAIModel, text: str) -> ModelError:
     with pytest.raises(ModelError) as failure:
         await ask(model, text)
     return failure.value
-
-
-async def until_told(told: SimpleQueue[str], text: str) -> None:
-    """Wait until the server has told this of the answer to this text; it may first tell of earlier tests' answers."""
-    while await trio.to_thread.run_sync(told.get) != text:
-        pass
 
 
 def text_of(pieces: list[Piece]) -> str:
