@@ -66,6 +66,8 @@ class Listener:
                 self._leave(descriptor)
                 return number > 0
             self._output.feed(self._open[descriptor], data)
+            if len(data) < _READ_BYTES:
+                break  # most likely that was all; if not, one is told so
         return True
 
     def _leave(self, descriptor: int) -> None:

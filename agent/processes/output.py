@@ -81,7 +81,7 @@ class Output:
         self._waiting.append(waiting)
         self._waiting_cost += len(data) + _CHUNK_COST
         stream.sure += waiting.sure
-        while self._waiting_cost > self._limits.waiting:
+        while self._waiting_cost > self._limits.waiting or self._is_lost(self._waiting[0]):
             self._relieve()
 
     def finish(self) -> None:
@@ -119,11 +119,16 @@ class Output:
 
     # --- from bytes to text -------------------------------------------------------------------------------------------
 
+    def _is_lost(self, waiting: _Waiting) -> bool:
+        return waiting.stream.sure - waiting.sure >= self._limits.kept
+
     def _relieve(self) -> None:
-        stream, data, sure = self._waiting.popleft()
+        waiting = self._waiting.popleft()
+        stream, data, sure = waiting
+        is_lost = self._is_lost(waiting)
         self._waiting_cost -= len(data) + _CHUNK_COST
         stream.sure -= sure
-        if stream.sure >= self._limits.kept:
+        if is_lost:
             stream.sanitiser.skip(data)
             self._truncated = self._pending_lost = True
         else:
@@ -180,4 +185,4 @@ def _sure_characters(data: bytes) -> int:
     start = data.find(b"\n") + 1
     if not start or b"\x1b" in data:
         return 0
-    return max(0, (len(data) - start) // _CHARACTER_BYTES)
+    return (len(data) - start) // (1 if data.isascii() else _CHARACTER_BYTES)

@@ -25,6 +25,7 @@ HURRIED_GRACE = 0.5
 """The same when the stop is cancelled, as at the end of the worker: less than a supervisor gives it to end itself."""
 KILL_PATIENCE = 5.0
 """Seconds to wait for the end after SIGKILL; longer only for a process stuck in the kernel."""
+_STAT_BYTES = 4 * 1024
 _ENVIRON_BYTES = 256 * 1024
 
 
@@ -174,23 +175,39 @@ def _add_descendants(members: set[int], children: dict[int, list[int]]) -> None:
 def _is_marked(row: _Row, members: Collection[int], oldest: int, mark: bytes) -> bool:
     if row.pid in members or row.started < oldest or row.state in {"Z", "X"}:
         return False
-    try:
-        with open(f"/proc/{row.pid}/environ", "rb") as file:  # noqa: PTH123 - see below
-            return mark in file.read(_ENVIRON_BYTES).split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return False  # ended since it was listed, or another user's
+    return mark in _read(f"/proc/{row.pid}/environ", _ENVIRON_BYTES).split(b"\0")
 
 
 def _process_table() -> Iterator[_Row]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib would build an object for each of thousands of entries
-        if name.isdecimal() and (row := _row(int(name))) is not None:
+        if name.isdecimal() and _has_session(int(name)) and (row := _row(int(name))) is not None:
             yield row
 
 
-def _row(pid: int) -> _Row | None:
+def _has_session(pid: int) -> bool:
+    """Cheaper than a look into ``/proc``: kernel threads have none, and everything of ours has one of this namespace."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - see above
-            fields = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None  # ended since it was listed
+        return os.getsid(pid) != 0
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+def _row(pid: int) -> _Row | None:
+    fields = _read(f"/proc/{pid}/stat", _STAT_BYTES).rpartition(b")")[2].split(None, 20)
+    if not fields:
+        return None
     return _Row(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def _read(path: str, size: int) -> bytes:
+    """A file of a process, in half the time that ``open`` takes; empty: it ended since, or is another user's."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+    try:
+        return os.read(descriptor, size)
+    except (ProcessLookupError, PermissionError):
+        return b""
+    finally:
+        os.close(descriptor)
