@@ -185,7 +185,7 @@ def _process_table() -> Iterator[_Row]:
 
 
 def _has_session(pid: int) -> bool:
-    """Cheaper than a look into ``/proc``: kernel threads have none, and everything of ours has one of this namespace."""
+    """Cheaper than reading ``/proc``: kernel threads have none, and everything of ours has one of this namespace."""
     try:
         return os.getsid(pid) != 0
     except (ProcessLookupError, PermissionError):

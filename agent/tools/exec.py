@@ -57,7 +57,7 @@ class ExecTool:
 
     async def run(self, arguments: ExecInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        if isinstance(context.processes, ProcessRegistry):
+        if context.processes is not None:
             return await _run(arguments, context, context.processes)
         return await _run_alone(arguments, context)
 
@@ -116,7 +116,7 @@ def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry
 
 
 def _checked_workdir(workdir: str, context: ToolContext) -> str:
-    path = locate(context, workdir, reading=False).path
+    path = locate(context, workdir).path
     if not Path(path).is_dir():
         raise ToolError(f"workdir {workdir} is no directory", "validation")
     return path

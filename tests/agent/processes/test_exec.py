@@ -9,10 +9,9 @@ import trio
 
 from agent.processes.registry import RegistryLimits
 from agent.processes.spawn import SpawnFailed
-from agent.tools.base import ToolError
+from agent.tools.base import ToolError, definition_of
 from agent.tools.exec import ExecInput, ExecTool, yield_window
 from agent.tools.process import ProcessTool
-from agent.tools.schema import definition_of
 from agent.tools.truncation import MAX_BYTES, MAX_LINES
 from tests.agent.processes.helpers import Bench, bench_of, processes_with
 
@@ -81,7 +80,7 @@ async def test_bytes_that_are_no_text_do_no_harm(bench: Bench) -> None:
 
 async def test_it_runs_in_its_directory_with_its_environment(bench: Bench, workspace: Path) -> None:
     (workspace / "sub").mkdir()
-    output = await bench.text(EXEC, command='pwd; echo "$HOME $COLOUR"', workdir="sub", env={"COLOUR": "blue"})
+    output = await bench.text(EXEC, command='pwd; echo "$HOME $COLOUR"', workdir="sub/", env={"COLOUR": "blue"})
     assert output == f"{bench.cwd}/sub\n/nowhere blue\n"
 
 
