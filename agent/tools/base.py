@@ -1,15 +1,18 @@
 """What a tool is to the agent: a name, a validated input, and one async call that returns a result or fails clearly."""
 
-import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from agent.tools.definitions import input_schema
 from agent.tools.ledger import FileLedger
 from wire.entries import ImageBlock
 
-__all__ = ["Effects", "ErrorType", "Tool", "ToolContext", "ToolError", "ToolOutput", "confined", "definition_of"]
+if TYPE_CHECKING:
+    from agent.processes.registry import ProcessRegistry  # heavy, and not needed to say what a tool is
+
+__all__ = ["Effects", "ErrorType", "Tool", "ToolContext", "ToolError", "ToolOutput", "definition_of"]
 
 ErrorType: TypeAlias = Literal["validation", "runtime", "logical", "aborted", "denied"]
 
@@ -57,7 +60,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Takes the last 2,000 characters of a call's output so far."""
     call_id: str = ""
     files: FileLedger = msgspec.field(default_factory=FileLedger)
-    processes: Any = None
+    processes: "ProcessRegistry | None" = None
     """The registry of background processes; None: nothing may go to the background."""
     scope_key: str = ""
     session_key: str = ""
@@ -100,15 +103,4 @@ class Tool(Protocol):
 
 def definition_of(tool: Tool) -> dict[str, Any]:
     """The JSON schema of a tool's input."""
-    return msgspec.json.schema(tool.input_type)
-
-
-def confined(cwd: str, path: str) -> str:
-    """The real path of ``path`` taken from ``cwd``; raises ToolError when it lies outside."""
-    try:
-        real = os.path.realpath(os.path.join(cwd, path))  # noqa: PTH118 - os.path joins and resolves without surprises
-    except (OSError, ValueError) as exc:
-        raise ToolError(f"{path!r} is no path: {exc}", "validation") from exc
-    if real != cwd and not real.startswith(cwd.rstrip("/") + "/"):
-        raise ToolError(f"{path} lies outside the working directory {cwd}", "validation")
-    return real
+    return input_schema(tool.input_type)

@@ -10,7 +10,7 @@ from agent.tools.content import encoded, read_content
 from agent.tools.diffs import unified_diff
 from agent.tools.edits import Change, Edit, EditProblem, apply_changes, plan_changes
 from agent.tools.ledger import HASHED_BYTES, Stamp
-from agent.tools.places import Place, failures_of, locate
+from agent.tools.places import Place, failures_of, located
 from agent.tools.replacing import changed_meanwhile, replace_content
 
 __all__ = ["EditInput", "EditTool"]
@@ -48,7 +48,7 @@ class EditTool:
         """See the interface. A file that someone else has changed since the agent read it is not touched."""
         for index, edit in enumerate(arguments.edits):
             encoded(edit.new_text, f"edits[{index}].new_text")
-        place = locate(context, arguments.path, reading=False)
+        place = await located(context, arguments.path, reading=False)
         async with context.files.writing(place.path):
             known = context.files.known(place.path)
             edited = await trio.to_thread.run_sync(_edit, place, arguments.edits, known)

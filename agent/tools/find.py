@@ -7,7 +7,7 @@ import trio
 
 from agent.tools.base import Effects, ToolContext, ToolOutput
 from agent.tools.content import encoded
-from agent.tools.places import locate
+from agent.tools.places import located
 from agent.tools.search.reporting import passed_over
 from agent.tools.search.running import Query, search
 from agent.tools.truncation import shorten
@@ -50,7 +50,7 @@ class FindTool:
         """See the interface."""
         encoded(arguments.pattern, "pattern")
         query = Query(glob=arguments.pattern, limit=arguments.limit, include_ignored=arguments.include_ignored)
-        place = locate(context, arguments.path)
+        place = await located(context, arguments.path)
         outcome = await search(query, place, context)
         lines = [*(outcome.lines or ["No paths match."]), *passed_over(outcome, "paths")]
         text = "\n".join(lines)

@@ -8,7 +8,7 @@ import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.content import encoded
-from agent.tools.places import locate
+from agent.tools.places import located
 from agent.tools.search.reporting import passed_over
 from agent.tools.search.running import Query, search
 from agent.tools.truncation import shorten
@@ -56,7 +56,7 @@ class GrepTool:
     async def run(self, arguments: GrepInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
         query = _query(arguments)
-        place = locate(context, arguments.path)
+        place = await located(context, arguments.path)
         outcome = await search(query, place, context)
         lines = [*(outcome.lines or ["No lines match."]), *passed_over(outcome, "matching lines")]
         text = "\n".join(lines)

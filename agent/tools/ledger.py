@@ -129,7 +129,7 @@ def _look(path: str, entry: _Entry) -> _Entry | None:
         status = Path(path).lstat()
         if not entry.told_gone and (entry.told or entry.known).same_file(status):
             return None
-        now = _stamp_at(path)
+        now = _stamp_at(path) if stat.S_ISREG(status.st_mode) else stamp_of(status, b"")  # another kind has no content
     except OSError:  # removed, or out of reach: either way it is not what the agent saw
         return None if entry.told_gone else _Entry(entry.known, told_gone=True)
     if now.same_content(entry.known):
@@ -140,7 +140,7 @@ def _look(path: str, entry: _Entry) -> _Entry | None:
 
 
 def _stamp_at(path: str) -> Stamp:
-    """Raises OSError. Whatever is no regular file has no content: it differs from every file."""
+    """Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)

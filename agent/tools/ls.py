@@ -11,7 +11,7 @@ import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.names import shown
-from agent.tools.places import Place, failures_of, kind_of, locate, open_directory, opened
+from agent.tools.places import Place, failures_of, kind_of, located, open_directory, opened
 from agent.tools.truncation import shorten
 
 __all__ = ["LsInput", "LsTool"]
@@ -41,7 +41,7 @@ class LsTool:
 
     async def run(self, arguments: LsInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        place = locate(context, arguments.path)
+        place = await located(context, arguments.path)
         return await trio.to_thread.run_sync(_list, place, arguments.limit, context.outputs, abandon_on_cancel=True)
 
 

@@ -14,10 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import trio
+
 from agent.tools.base import ToolContext, ToolError
 from agent.tools.names import shown, undo_shown
 
-__all__ = ["Place", "failures_of", "kind_of", "locate", "open_directory", "open_regular", "opened"]
+__all__ = ["Place", "failures_of", "kind_of", "locate", "located", "open_directory", "open_regular", "opened"]
 
 MAX_PATH = 4096
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,11 +51,9 @@ def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
     For ``reading``, the directory that holds the full texts of results is open as well.
     """
     _check(path)
-    given = os.path.join(context.cwd, _with_home(path, context.environment))  # noqa: PTH118 - keeps names as they are
-    if not os.path.lexists(given):
-        undone = undo_shown(given)
-        given = undone if undone is not None and os.path.lexists(undone) else given
-    real = Path(os.path.realpath(given))
+    if not reading and path.endswith("/"):
+        raise ToolError(f"path: {shown(path)} ends like a directory; a file is wanted", "validation")
+    real = Path(os.path.realpath(_given(context, path)))
     roots = [context.cwd, *([context.outputs] if reading and context.outputs else ())]
     for root in ["/"] if context.allow_outside else roots:
         if real.is_relative_to(root):
@@ -63,6 +63,22 @@ def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
         "validation",
         recommendations=["Use a path inside the working directory; links that lead out of it are not followed."],
     )
+
+
+async def located(context: ToolContext, path: str, *, reading: bool = True) -> Place:
+    """The same for the event loop, which no slow disk may hold up."""
+    return await trio.to_thread.run_sync(lambda: locate(context, path, reading=reading), abandon_on_cancel=True)
+
+
+def _given(context: ToolContext, path: str) -> str:
+    """Where the path begins its way; a name as it was shown counts where there is no such name."""
+    given = os.path.join(context.cwd, _with_home(path, context.environment))  # noqa: PTH118 - keeps names as they are
+    undone = None if os.path.lexists(given) else undo_shown(path)
+    if undone is not None:
+        other = os.path.join(context.cwd, undone)  # noqa: PTH118 - the same
+        if os.path.lexists(other):
+            return other
+    return given
 
 
 def _check(path: str) -> None:

@@ -16,7 +16,7 @@ import trio
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.ledger import HASHED_BYTES, Stamp, digest_of, stamp_of
 from agent.tools.pages import PageBuilder
-from agent.tools.places import Place, failures_of, locate, open_regular
+from agent.tools.places import Place, failures_of, located, open_regular
 from agent.tools.sniffing import SAMPLE_BYTES, image_type, looks_binary
 from agent.tools.truncation import MAX_BYTES, MAX_LINES
 from wire.entries import ImageBlock
@@ -51,7 +51,7 @@ class ReadTool:
 
     async def run(self, arguments: ReadInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        place = locate(context, arguments.path)
+        place = await located(context, arguments.path)
         look = await trio.to_thread.run_sync(_look, place, arguments, abandon_on_cancel=True)
         context.files.note(place.path, look.stamp)
         return look.output

@@ -1,4 +1,4 @@
-"""A tool's input: the JSON schema that a model sees, and the check of what it gives, with errors it can act on.
+"""The check of what a model gives a tool, with errors it can act on.
 
 An error names every field that is wrong, shows what was given and says what would do. Numbers and booleans that come as
 text (``"5"``, ``"true"``) are taken as what they say.
@@ -9,32 +9,11 @@ from typing import Any
 
 import msgspec
 
-from agent.tools.base import Tool, ToolError
+from agent.tools.base import Tool, ToolError, definition_of
 
-__all__ = ["arguments_of", "definition_of"]
+__all__ = ["arguments_of"]
 
 _SHOWN_CHARS = 80
-
-
-def definition_of(tool: Tool) -> dict[str, Any]:
-    """The JSON schema of a tool's input, in one piece: not every server follows references at the top."""
-    (schema,), components = msgspec.json.schema_components([tool.input_type])
-    inlined: dict[str, Any] = _inlined(schema, components)
-    inlined.pop("title", None)
-    inlined.pop("description", None)  # the tool's own description says it
-    return inlined
-
-
-def _inlined(schema: Any, components: dict[str, Any]) -> Any:
-    """Input types are trees: a type that holds itself would not come to an end here."""
-    if isinstance(schema, list):
-        return [_inlined(item, components) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        target = components[schema["$ref"].rpartition("/")[2]]
-        return _inlined(target | {name: value for name, value in schema.items() if name != "$ref"}, components)
-    return {name: _inlined(value, components) for name, value in schema.items()}
 
 
 def arguments_of(tool: Tool, given: Any) -> Any:

@@ -8,7 +8,7 @@ import trio
 from agent.tools.base import Effects, ToolContext, ToolOutput
 from agent.tools.content import encoded, stamp_now
 from agent.tools.ledger import Stamp
-from agent.tools.places import Place, failures_of, locate
+from agent.tools.places import Place, failures_of, located
 from agent.tools.replacing import Written, changed_meanwhile, replace_content
 
 __all__ = ["WriteInput", "WriteTool"]
@@ -33,7 +33,7 @@ class WriteTool:
     async def run(self, arguments: WriteInput, context: ToolContext) -> ToolOutput:
         """See the interface. A file that the agent has read, and someone else has changed since, is not overwritten."""
         data = encoded(arguments.content, "content")
-        place = locate(context, arguments.path, reading=False)
+        place = await located(context, arguments.path, reading=False)
         async with context.files.writing(place.path):
             written = await trio.to_thread.run_sync(_write, place, data, context.files.known(place.path))
             context.files.note(place.path, written.stamp)

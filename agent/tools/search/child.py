@@ -31,6 +31,8 @@ __all__ = ["main"]
 _MEMORY = 1024 * 1024 * 1024
 _LARGE_FILE = 32 * 1024 * 1024
 _SAMPLE = 8192
+_COUNTING = 1.0
+"""Seconds to go on counting when enough has been shown."""
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -62,7 +64,7 @@ class _Search:
             if self._glob is None or self._glob.fullmatch(found.path):
                 self.matches += 1
                 if self.shown < self._limit:
-                    self.shown += 1
+                    self._show(1)
                     _say(lines=[self._name(found.path) + ("/" if found.is_directory else "")])
 
     def grep(self) -> None:
@@ -101,9 +103,14 @@ class _Search:
                     wanted.append(match)
         finally:
             self.files += self.matches > before
-            self.shown += len(wanted)
+            self._show(len(wanted))
             if wanted:
                 _say(lines=shown_with_context(self._name(found.path), lines, wanted, self._request["context"]))
+
+    def _show(self, count: int) -> None:
+        self.shown += count
+        if self.shown == self._limit and signal.getitimer(signal.ITIMER_REAL)[0] > _COUNTING:
+            signal.setitimer(signal.ITIMER_REAL, _COUNTING)
 
     def _lines(self, found: Found) -> list[str] | None:
         try:
@@ -122,7 +129,11 @@ class _Search:
         if b"\0" in data[:_SAMPLE]:
             self.binary += 1
             return None
-        lines = data.decode(errors="replace").removeprefix("\ufeff").split("\n")
+        try:
+            lines = data.decode(errors="replace").removeprefix("\ufeff").split("\n")
+        except MemoryError:  # nothing but line ends, or nothing but rare characters: the next file is another matter
+            self.too_large += 1
+            return None
         return lines if lines[-1] else lines[:-1]
 
     def _files(self) -> Iterator[Found]:

@@ -19,7 +19,7 @@ def passed_over(outcome: Outcome, things: str) -> list[str]:
         notes.append(
             f"[{end.shown} of {more}{end.matches} {things}{files} are shown; narrow the search, or set limit higher]"
         )
-    if end.stopped_at is not None:
+    elif end.stopped_at is not None:
         notes.append(f"[the time was up at {end.stopped_at}; what comes after it was not searched]")
     reasons = (
         (end.binary, "binary files"),

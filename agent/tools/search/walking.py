@@ -1,6 +1,7 @@
 """Walking a tree in alphabetical order, from open directory to open directory: no link is ever followed."""
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -85,6 +86,8 @@ def read_text_at(directory: int, name: str) -> str | None:
     try:
         descriptor = os.open(name, _REGULAR, dir_fd=directory)
         with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
             return file.read(MAX_RULES_BYTES).decode(errors="replace")
     except OSError:
         return None

@@ -73,6 +73,9 @@ async def test_removing_and_putting_back_are_told(bench: Bench, workspace: Path)
     assert await bench.files.changed() == [path]
     (workspace / "file").unlink()
     (workspace / "file").symlink_to("/etc/passwd")
+    assert await bench.files.changed() == []  # still no file
+    (workspace / "file").unlink()
+    (workspace / "file").write_text("three")
     assert await bench.files.changed() == [path]
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.base import Effects, ToolContext, ToolError
-from agent.tools.schema import arguments_of, definition_of
+from agent.tools.base import Effects, ToolContext, ToolError, definition_of
+from agent.tools.schema import arguments_of
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -127,6 +127,14 @@ async def test_a_pattern_that_takes_forever_is_stopped_in_the_middle_of_a_line(b
     assert children() == before
 
 
+async def test_what_is_beyond_the_limit_is_counted_for_a_second_at_most(bench: Bench, workspace: Path) -> None:
+    (workspace / "a").write_text("aaab\naab\n")
+    (workspace / "b").write_text("a" * 100 + "c\n")
+    outcome = await search(Query(pattern="(a+)+b", limit=1), locate(bench.context, "."), bench.context)
+    assert outcome.lines == ["a:1: aaab"]
+    assert passed_over(outcome, "lines")[0].startswith("[1 of at least 2 lines in 1 files are shown")
+
+
 async def test_a_child_that_does_not_end_itself_is_killed(
     bench: Bench, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,8 +189,17 @@ async def test_links_are_shown_but_never_followed(bench: Bench, workspace: Path)
     (workspace / "out").symlink_to(workspace.parent / "secret")
     (workspace / "file").symlink_to(workspace.parent / "secret/file")
     (workspace / ".gitignore").symlink_to(workspace.parent / "secret/file")
+    (workspace / "sub").mkdir()
+    os.mkfifo(workspace / "sub/.gitignore")
     (workspace / "circle").symlink_to(".")
-    assert (await bench.text(FindTool(), pattern="*")).split("\n") == [".gitignore", "circle", "file", "out"]
+    assert (await bench.text(FindTool(), pattern="*")).split("\n") == [
+        ".gitignore",
+        "circle",
+        "file",
+        "out",
+        "sub/",
+        "sub/.gitignore",
+    ]
     assert await bench.text(GrepTool(), pattern="alpha") == "No lines match."
 
 
@@ -221,7 +238,8 @@ async def test_a_search_is_bounded_in_depth_and_in_the_size_of_files(bench: Benc
     [
         (Outcome(["a"], End(1, 1)), []),
         (Outcome(["a"], None), ["[the search took too long and was stopped; there may be more paths."]),
-        (Outcome(["a"], End(9, 1, stopped_at="x")), ["[1 of at least 9 paths are shown;", "[the time was up at x;"]),
+        (Outcome(["a"], End(9, 1, stopped_at="x")), ["[1 of at least 9 paths are shown;"]),
+        (Outcome(["a"], End(1, 1, stopped_at="x")), ["[the time was up at x;"]),
         (Outcome([], End(ignored=2)), ["[not searched: 2 names"]),
         (Outcome(["a"], End(1, 1, ignored=2, unreadable=3)), ["[not searched: 3 files or directories that cannot"]),
     ],

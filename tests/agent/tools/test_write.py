@@ -45,6 +45,7 @@ async def test_what_is_no_file_is_not_replaced(bench: Bench, workspace: Path) ->
         (".", "is a directory"),
         ("folder", "folder is a directory, not a file"),
         ("pipe", "pipe is a named pipe, not a file"),
+        ("new/", "new/ ends like a directory"),
         ("file/below", "cannot write file/below: Not a directory"),
         ("x" * 256, "File name too long"),
     ):
