@@ -6,7 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +52,8 @@ def stamp_of(status: os.stat_result, digest: bytes | None) -> Stamp:
 
 def digest_of(data: bytes) -> bytes:
     """What stands for a content."""
+    from hashlib import blake2b  # noqa: PLC0415 - it loads OpenSSL, for which a start should not wait
+
     return blake2b(data, digest_size=16).digest()
 
 
