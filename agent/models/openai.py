@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["OpenAIModel"]
 
 _ERROR_BODY_BYTES = 64 * 1024
-_ERROR_BODY_SECONDS = 5.0
 
 _Answer: TypeAlias = StreamedAnswer | WholeAnswer
 
@@ -76,7 +75,7 @@ class OpenAIModel:
 
     async def _begin(self, reply: "Reply", request: ModelRequest) -> _Answer:
         if reply.status != 200:
-            body = await reply.read_start(_ERROR_BODY_BYTES, _ERROR_BODY_SECONDS)
+            body = await reply.read_start(_ERROR_BODY_BYTES, self._patience.error)
             raise error_of_status(reply.status, reply.headers, body, time.time())
         kind = reply.content_type
         if kind in {"text/html", "application/xhtml+xml"}:

@@ -65,6 +65,7 @@ class Patience(msgspec.Struct, frozen=True):
 
     ``connect``: to be reached. ``first_byte``: to begin its answer; wide, since a model may think in silence.
     ``between_bytes``: between two signs of life. ``count``: to count the tokens of a complete answer.
+    ``error``: to say what is wrong, once it has said that something is.
     ``end``: to end a body after its last word, so that the connection can be used again. ``close``: to be left.
     """
 
@@ -72,6 +73,7 @@ class Patience(msgspec.Struct, frozen=True):
     first_byte: float = 300.0
     between_bytes: float = 120.0
     count: float = 2.0
+    error: float = 5.0
     end: float = 0.1
     close: float = 2.0
 

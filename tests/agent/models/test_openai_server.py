@@ -34,7 +34,6 @@ from tests.house import ROOT
 from wire.entries import TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 KEY = "sk-very-secret"
-BRIEF = Patience(connect=5, first_byte=0.2, between_bytes=0.2, count=0.2)
 
 
 Opens = Callable[..., OpenAIModel]
@@ -117,7 +116,7 @@ async def test_an_answer_is_the_same_however_it_is_sent(how: str, opens: Opens) 
 
 async def test_the_first_piece_comes_before_the_last_is_there(opens: Opens, server: FakeOpenAI) -> None:
     with trio.fail_after(20):
-        async with aclosing(opens().stream(request_of("HANG first"))) as pieces:
+        async with aclosing(opens(patience=Patience(close=60)).stream(request_of("HANG first"))) as pieces:
             assert await anext(pieces) == TextPiece(["before hang "])
     await until_told(server.hung_up, "HANG first")
 
@@ -242,15 +241,22 @@ async def test_a_frame_over_the_limit_is_refused_and_one_below_is_not(opens: Ope
     assert "too much at once" in str(await failure_of(model, "FRAME=200000"))
 
 
-@pytest.mark.parametrize("text", ["HANGHEAD", "HANG", "DRIP=1 DELAY_MS=1000"])
-async def test_a_server_that_falls_silent_is_left(text: str, opens: Opens) -> None:
-    error = await failure_of(opens(patience=BRIEF), text)
+@pytest.mark.parametrize(
+    ("text", "patience"),
+    [
+        ("HANGHEAD", Patience(first_byte=0.2)),
+        ("DRIP=1 DELAY_MS=1000", Patience(first_byte=0.2)),
+        ("HANG", Patience(between_bytes=0.2)),
+    ],
+)
+async def test_a_server_that_falls_silent_is_left(text: str, patience: Patience, opens: Opens) -> None:
+    error = await failure_of(opens(patience=patience), text)
     assert "said nothing for too long" in str(error)
     assert error.transient
 
 
 async def test_a_complete_answer_is_one_though_its_stream_never_ends(opens: Opens, server: FakeOpenAI) -> None:
-    pieces = await ask(opens(patience=BRIEF), "LINGER hello")
+    pieces = await ask(opens(patience=Patience(count=0.2)), "LINGER hello")
     assert text_of(pieces) == "echo: LINGER hello"
     await until_told(server.hung_up, "LINGER hello")
 
@@ -273,6 +279,18 @@ async def test_a_server_that_speaks_something_else_is_an_error(answer: bytes, op
 
     async with raw_server(handle) as url:
         assert (await failure_of(opens(OPENAI_BASE_URL=url), "hello")).transient
+
+
+async def test_an_error_that_does_not_end_is_told_as_far_as_it_came(opens: Opens) -> None:
+    async def handle(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some(65536)
+            await stream.send_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 99\r\n\r\ncome again")
+            await stream.receive_some(65536)
+
+    async with raw_server(handle) as url:
+        error = await failure_of(opens(patience=Patience(error=0.1), OPENAI_BASE_URL=url), "hello")
+    assert str(error) == "the model server answered 503: come again"
 
 
 async def test_plain_http_where_tls_was_meant_stays_an_error(server: FakeOpenAI, opens: Opens) -> None:

@@ -18,6 +18,7 @@ def events_of(*chunks: bytes, limit: int = 1000) -> list[bytes]:
         (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
         (b"data: a\r\n\r\ndata:b\r\n\r\n", [b"a", b"b"]),
         (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
+        (b"data: a\r\ndata: b\r\n\r\n", [b"a\nb"]),
         (b"data: a\ndata\ndata: b\n\n", [b"a\n\nb"]),
         (b"data: {\ndata:  1}\n\n", [b"{\n 1}"]),
         (b": still here\n\n:\ndata: a\n: or there\n\n", [b"a"]),
