@@ -21,7 +21,7 @@ from agent.tools.places import Place, open_regular
 from agent.tools.sniffing import image_type
 from wire.entries import ImageBlock
 
-__all__ = ["ImageLimits", "PromptImages", "load_images"]
+__all__ = ["ImageLimits", "PromptImages", "load_images", "may_name_images"]
 
 _ENDINGS = re.compile(r"\.(?:png|jpe?g|gif|webp)(?![\w.-]|/)", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:image/[A-Za-z0-9.+-]{1,30};base64,")
@@ -51,6 +51,11 @@ class PromptImages(msgspec.Struct, frozen=True):
 
 class _Refused(Exception):
     """The message says why an image is left out."""
+
+
+def may_name_images(text: str) -> bool:
+    """Whether it is worth looking: touches no disk."""
+    return _ENDINGS.search(text) is not None or _DATA_URL.search(text) is not None
 
 
 def load_images(text: str, cwd: str, limits: ImageLimits | None = None) -> PromptImages:

@@ -12,7 +12,7 @@ from agent.call_states import ended, is_over, new_record
 from agent.results import Result, failure
 from wire.entries import CallRecord, CallState, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
-__all__ = ["Sealing", "open_calls", "plan_sealing"]
+__all__ = ["Sealing", "is_the_clients", "open_calls", "plan_sealing"]
 
 
 class Sealing(msgspec.Struct, frozen=True):
@@ -37,14 +37,20 @@ def open_calls(messages: Sequence[TranscriptMessage]) -> list[ToolUseBlock]:
     return list(calls.values())
 
 
+def is_the_clients(record: CallRecord | None) -> bool:
+    """Whether the call was given to whoever sent the prompt: the next prompt brings its result."""
+    return record is not None and record.client and not is_over(record.state)
+
+
 def plan_sealing(
     messages: Sequence[TranscriptMessage], records: Mapping[str, CallRecord], now: float
 ) -> Sealing | None:
     """What to write when a conversation is resumed; None when no call is open.
 
-    ``records`` are the last ones by call id; a call without one had only been asked for. ``now`` is Unix time.
+    ``records`` are the last ones by call id; a call without one had only been asked for. ``now`` is Unix time. Calls
+    that are the client's stay open.
     """
-    calls = open_calls(messages)
+    calls = [call for call in open_calls(messages) if not is_the_clients(records.get(call.id))]
     if not calls:
         return None
     found = [_trusted(records.get(call.id)) or new_record(call, now) for call in calls]

@@ -5,6 +5,7 @@
 {"type":"message","seq":3,"ts":1769853600.1,"message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
 {"type":"call","seq":6,"ts":1769853650.3,"record":{"id":"c1","name":"exec","state":"RUNNING","started_at":...,"audit":[...]}}
 {"type":"compaction","seq":9,"ts":1769853700.2,"summary":"...","kept_from":7}
+{"type":"cache-ttl","seq":10,"ts":1769853700.9,"provider":"openai","model":"gpt-5"}
 ```
 A ``call`` entry is written at each move of a tool call, before the move takes effect; the last one of an id holds.
 An entry of a type that this version does not know is kept as it is (``OtherEntry``), so that a later version's
@@ -19,6 +20,7 @@ import msgspec
 __all__ = [
     "FORMAT_VERSION",
     "Block",
+    "CacheTtlEntry",
     "CallApproval",
     "CallEntry",
     "CallMove",
@@ -28,6 +30,7 @@ __all__ = [
     "Decision",
     "Entry",
     "ImageBlock",
+    "KnownEntry",
     "MessageEntry",
     "Origin",
     "OtherEntry",
@@ -95,12 +98,16 @@ Block: TypeAlias = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolR
 
 
 class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of the conversation. ``stop_reason`` belongs to assistant messages, ``origin`` to user messages."""
+    """One message of the conversation. ``stop_reason`` belongs to assistant messages, ``origin`` to user messages.
+
+    ``from_session`` names the session that a user message came from, where that is another one.
+    """
 
     role: Literal["user", "assistant"]
     content: list[Block]
     origin: Origin = "prompt"
     stop_reason: str | None = None
+    from_session: str | None = None
 
     @property
     def text(self) -> str:
@@ -167,7 +174,8 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool call and its history. Times are Unix times in seconds.
 
     ``input`` is not repeated in a transcript: it stands in the message that makes the call. ``result`` is the content
-    of the call's result, ``images`` what belongs to it; ``error`` is set where the call did not succeed.
+    of the call's result, ``images`` what belongs to it; ``error`` is set where the call did not succeed. ``client``:
+    whoever sent the prompt carries it out, and the next prompt brings its result.
     """
 
     id: str
@@ -181,6 +189,7 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at: float | None = None
     completed_at: float | None = None
     duration_ms: float | None = None
+    client: bool = False
     audit: list[CallMove] = []
 
 
@@ -192,6 +201,15 @@ class CallEntry(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
     record: CallRecord
 
 
+class CacheTtlEntry(msgspec.Struct, frozen=True, tag_field="type", tag="cache-ttl"):
+    """At this moment this model had the whole conversation before it: what it keeps of it begins to age."""
+
+    seq: int
+    ts: float
+    provider: str
+    model: str
+
+
 class OtherEntry(msgspec.Struct, frozen=True):
     """An entry of a type unknown here: its type, its seq (0 if it has none) and its line without the LF."""
 
@@ -200,4 +218,5 @@ class OtherEntry(msgspec.Struct, frozen=True):
     line: bytes
 
 
-Entry: TypeAlias = MessageEntry | CompactionEntry | CallEntry | OtherEntry
+KnownEntry: TypeAlias = MessageEntry | CompactionEntry | CallEntry | CacheTtlEntry
+Entry: TypeAlias = KnownEntry | OtherEntry

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from wire.entries import FORMAT_VERSION, CallEntry, CompactionEntry, Entry, MessageEntry, OtherEntry, SessionHeader
+from wire.entries import FORMAT_VERSION, Entry, KnownEntry, OtherEntry, SessionHeader
 from wire.framing import DECODE_ERRORS
 from wire.transcript_repair import (
     MAX_ENTRY_BYTES,
@@ -50,12 +50,10 @@ class _LooseEntry(msgspec.Struct, frozen=True):
     seq: Any = None
 
 
-_KNOWN_TYPES = frozenset({"message", "compaction", "call"})
+_KNOWN_TYPES = frozenset({"message", "compaction", "call", "cache-ttl"})
 _loose_decoder = msgspec.json.Decoder(_LooseEntry)
 _header_decoder = msgspec.json.Decoder(SessionHeader)
-_entry_decoder: msgspec.json.Decoder[MessageEntry | CompactionEntry | CallEntry] = msgspec.json.Decoder(
-    MessageEntry | CompactionEntry | CallEntry
-)
+_entry_decoder: msgspec.json.Decoder[KnownEntry] = msgspec.json.Decoder(KnownEntry)
 
 
 def read_header(path: str | os.PathLike[str]) -> SessionHeader:
@@ -129,7 +127,7 @@ class TranscriptWriter:
             os.close(descriptor)
             raise
 
-    def append(self, entry: MessageEntry | CompactionEntry | CallEntry) -> None:
+    def append(self, entry: KnownEntry) -> None:
         """Write one entry, whole or not at all; it is safe from a power cut only after ``sync``."""
         self._write(self._encoder.encode(entry) + b"\n")
 

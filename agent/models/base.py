@@ -1,7 +1,7 @@
 """What a model is to the agent: an async iterator of typed pieces. A new model is one file beside this one."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -86,13 +86,17 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One model call. ``step_id`` is unique in the conversation: a model that must invent call ids builds on it."""
+    """One model call. ``step_id`` is unique in the conversation: a model that must invent call ids builds on it.
+
+    ``purpose``: go on with the conversation, or summarise the text that is its only message.
+    """
 
     step_id: str
     messages: Sequence[TranscriptMessage]
     system_prompt: str = ""
     thinking: str = "off"
     tools: Sequence[ToolDefinition] = ()
+    purpose: Literal["answer", "summary"] = "answer"
 
 
 class Model(Protocol):
@@ -106,6 +110,16 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """Which one it is."""
+        ...
+
+    @property
+    def needs_alternation(self) -> bool:
+        """Whether it takes only conversations in which user and model take turns."""
+        ...
+
+    @property
+    def keeps_cache(self) -> bool:
+        """Whether it answers faster, or for less, when it has seen the beginning of a conversation shortly before."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:

@@ -15,10 +15,12 @@ models of the provider scripted (offline, deterministic): scripted, scripted-sma
   PIECES=n            answer with n pieces of text
   DELAY=ms            wait before each of these pieces (without PIECES: before the answer)
   TOOL:name {json}    call a tool, then answer; several are called one after the other
-                      without valid JSON the rest of the line is the input, and fits no tool
+                      without valid JSON the rest of the line is the input, and fits no tool;
+                      "$SESSION" in it stands for the background session that the last result names
   PARALLEL            call all of them in one step
   FOREVER             call them again and again, and never answer
   THINK               think aloud first
+  TELL                answer with what the last tool said
   RECALL              answer with all earlier user texts of the conversation, as a JSON list
   SYSTEM              answer with the system prompt
   WHOAMI              answer with model and thinking level
@@ -27,6 +29,7 @@ models of the provider scripted (offline, deterministic): scripted, scripted-sma
   USAGE=in/out        count so many tokens at each model call (USAGE=in: and none of the answer)
   TRANSIENT=n         fail n times before this step, as a server does that is overloaded; RETRY_AFTER=ms says when
   OVERFLOW            fail because the conversation is too long, until it has been compacted
+  SUMMARY_HANG        never answer the question for a summary of this prompt; SUMMARY_ERROR: fail at it
   ERROR               fail; HANG: say nothing more; CRASH or CRASH=code: exit at once;
                       GARBAGE or GARBAGE=n: print n lines that are no messages, then answer
                       (with PIECES these happen after half of the pieces)
@@ -34,14 +37,14 @@ models of the provider scripted (offline, deterministic): scripted, scripted-sma
 
 _WORD = re.compile(
     r"(?<!\S)(?:(?P<name>PIECES|DELAY|TRANSIENT|RETRY_AFTER|CRASH|GARBAGE)=(?P<number>\d{1,9})"
-    r"|(?P<flag>PARALLEL|FOREVER|LENGTH|OVERFLOW|THINK|RECALL|SYSTEM|WHOAMI|ERROR|HANG|CRASH|GARBAGE)(?!\S)"
+    r"|(?P<flag>PARALLEL|FOREVER|LENGTH|OVERFLOW|THINK|TELL|RECALL|SYSTEM|WHOAMI|ERROR|HANG|CRASH|GARBAGE)(?!\S)"
     r"|USAGE=(?P<input>\d{1,9})(?:/(?P<output>\d{1,9}))?"
     r"|TOOL:(?P<tool>[A-Za-z_][A-Za-z0-9_]*)\s*|ECHO:)"
 )
 
 _FLAGS = {"PARALLEL": "parallel", "FOREVER": "forever", "LENGTH": "cut", "OVERFLOW": "overflow", "THINK": "think"}
 
-Answer = Literal["plain", "RECALL", "SYSTEM", "WHOAMI", "ECHO"]
+Answer = Literal["plain", "TELL", "RECALL", "SYSTEM", "WHOAMI", "ECHO"]
 Fault = Literal["ERROR", "HANG", "CRASH", "GARBAGE"]
 
 
@@ -116,7 +119,7 @@ def _apply(script: Script, word: str, number: str | None) -> None:
             script.transient = count
         case "RETRY_AFTER":
             script.retry_after = count / 1000
-        case "RECALL" | "SYSTEM" | "WHOAMI":
+        case "TELL" | "RECALL" | "SYSTEM" | "WHOAMI":
             script.answer = word
         case "ERROR" | "HANG" | "CRASH" | "GARBAGE":
             script.fault, script.fault_number = word, None if number is None else count

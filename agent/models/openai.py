@@ -33,6 +33,7 @@ class OpenAIModel:
     """One model of one server."""
 
     provider = "openai"
+    keeps_cache = True
 
     def __init__(
         self, name: str, endpoint: Endpoint, patience: Patience | None = None, limits: AnswerLimits | None = None
@@ -42,6 +43,11 @@ class OpenAIModel:
         self._patience = patience or Patience()
         self._limits = limits or AnswerLimits()
         self._connection: Connection | None = None
+
+    @property
+    def needs_alternation(self) -> bool:
+        """See ``agent.models.base.Model``."""
+        return self._endpoint.dialect.strict_roles
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """See ``agent.models.base.Model``."""

@@ -5,9 +5,10 @@ Plain answer: ``You said: "hello". (turn 3; before: "a", "b")``. The directives 
 """
 
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
@@ -23,7 +24,7 @@ from agent.models.base import (
     UsagePiece,
 )
 from agent.models.directives import Script, parse_script
-from wire.entries import ImageBlock, TranscriptMessage
+from wire.entries import ImageBlock, ToolResultBlock, TranscriptMessage
 
 __all__ = ["Faults", "ScriptedModel"]
 
@@ -31,6 +32,9 @@ _BATCH = 512
 _ECHO_CHARS = 2000
 _BEFORE_CHARS = 80
 _BEFORE_COUNT = 3
+_SUMMARY_CHARS = 200
+_SUMMARY_LINES = 200
+_SESSION = re.compile(r"\bsession ([a-z]+-[a-z0-9-]+)", re.IGNORECASE)
 _GARBAGE = (b"Warning: this is no message\n", b'{"event": "assistant_mess\n', b"\xff\xfe\x00 not even text\n")
 
 
@@ -45,6 +49,8 @@ class ScriptedModel:
     """See the module docstring."""
 
     provider = "scripted"
+    needs_alternation = False
+    keeps_cache = False
 
     def __init__(self, name: str, faults: Faults) -> None:
         self.name = name
@@ -53,12 +59,16 @@ class ScriptedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """One step of the script of the last prompt: its tool calls first, then the answer."""
+        if request.purpose == "summary":
+            yield TextPiece([await _summary(request.messages[-1].text)])
+            return
         situation = _situation(request.messages)
         script = parse_script(situation.prompt)
         self._refuse(script, request)
         if situation.step < script.tool_steps:
             for number, call in enumerate(script.calls_of(situation.step)):
-                yield CallPiece(f"{request.step_id}.{number}", call.tool, call.input)
+                given = _with_session(call.input, situation.result)
+                yield CallPiece(f"{request.step_id}.{number}", call.tool, given)
             yield _usage(script, situation, 1)
             return
         if situation.step > script.tool_steps:  # the answer was given; somebody has added something since
@@ -112,6 +122,8 @@ class ScriptedModel:
                 return request.system_prompt
             case "WHOAMI":
                 return f"model {self.provider}/{self.name}, thinking {request.thinking}"
+            case "TELL":
+                return situation.result
             case "RECALL":
                 return f"Earlier you said: {msgspec.json.encode(situation.before).decode()}"
             case "plain":
@@ -136,7 +148,8 @@ class _Situation(NamedTuple):
     """Where the conversation stands.
 
     ``prompt``: the last one; ``turn``: how many there were; ``step``: model calls since it; ``added``: texts that came
-    into the turn and are not answered yet; ``before``: all user texts before the prompt; ``images`` in the prompt.
+    into the turn and are not answered yet; ``before``: all user texts before the prompt; ``images`` in the prompt;
+    ``result``: what the last tool said.
     """
 
     prompt: str
@@ -145,23 +158,54 @@ class _Situation(NamedTuple):
     added: list[str]
     before: list[str]
     images: int
+    result: str
 
 
 def _situation(messages: Sequence[TranscriptMessage]) -> _Situation:
     texts: list[str] = []
     last = TranscriptMessage("user", [])
+    result = ""
     earlier = turn = step = answered = 0
     for message in messages:
         if message.role == "assistant":
             step += 1
             answered = answered if message.calls else len(texts)
-        elif message.origin != "tool":
+        elif message.origin == "tool":
+            result = _said_by_tools(message) or result
+        else:
             texts.append(message.text)
             if message.origin in {"prompt", "follow_up"}:
                 last, earlier, step, turn = message, len(texts) - 1, 0, turn + 1
     images = sum(isinstance(block, ImageBlock) for block in last.content)
     added = texts[max(earlier + 1, answered) :]
-    return _Situation(last.text, turn, step, added, texts[:earlier], images)
+    return _Situation(last.text, turn, step, added, texts[:earlier], images, result)
+
+
+def _said_by_tools(message: TranscriptMessage) -> str:
+    contents = [block.content for block in message.content if isinstance(block, ToolResultBlock)]
+    said = contents[-1] if contents else ""
+    if isinstance(said, dict):
+        said = said.get("data", said.get("error", ""))
+    return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+
+
+def _with_session(given: Any, said: str) -> Any:
+    """The input of a call; ``$SESSION`` in it stands for the background session that the last tool named."""
+    found = _SESSION.search(said)
+    if found is None or not isinstance(given, dict):
+        return given
+    return {name: found[1] if value == "$SESSION" else value for name, value in given.items()}
+
+
+async def _summary(text: str) -> str:
+    """A line of each line; words in the conversation make it fail or hang."""
+    if "SUMMARY_HANG" in text:
+        await trio.sleep_forever()
+    if "SUMMARY_ERROR" in text:
+        raise ModelError("the scripted model was asked to fail at the summary")
+    lines = [_shorten(line, _SUMMARY_CHARS) for line in text.split("\n")[1:]]
+    left_out = len(lines) - _SUMMARY_LINES
+    return "\n".join([*([f"({left_out} older lines left out)"] if left_out > 0 else []), *lines[-_SUMMARY_LINES:]])
 
 
 def _usage(script: Script, situation: _Situation, words: int) -> UsagePiece:

@@ -51,7 +51,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """What a call may use: the confining directory (a real path), an environment, and a place to show progress.
 
     ``outputs`` is the directory (a real path; made when first needed) for the full text of results that were cut;
-    the tools may read there as in ``cwd``. ``allow_outside`` lifts the confinement to ``cwd``.
+    the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths). ``allow_outside`` lifts
+    the confinement to ``cwd``.
     """
 
     cwd: str
@@ -65,6 +66,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     scope_key: str = ""
     session_key: str = ""
     outputs: str = ""
+    readable: tuple[str, ...] = ()
     allow_outside: bool = False
 
 

@@ -92,6 +92,8 @@ class FileLedger:
     async def changed(self) -> list[str]:
         """Paths of known files that others have changed or removed; each change is told once, in order of use."""
         before = list(self._entries.items())
+        if not before:
+            return []
         seen = await trio.to_thread.run_sync(_look_at_all, before, abandon_on_cancel=True)
         changed = []
         for (path, entry), now in zip(before, seen, strict=True):

@@ -48,13 +48,13 @@ class Place(NamedTuple):
 def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
     """Where ``path`` leads from the working directory; ``~`` is the home directory. Raises ToolError.
 
-    For ``reading``, the directory that holds the full texts of results is open as well.
+    For ``reading``, the directory that holds the full texts of results is open as well, and what else may be read.
     """
     _check(path)
     if not reading and path.endswith("/"):
         raise ToolError(f"path: {shown(path)} ends like a directory; a file is wanted", "validation")
     real = Path(os.path.realpath(_given(context, path)))
-    roots = [context.cwd, *([context.outputs] if reading and context.outputs else ())]
+    roots = [context.cwd, *(root for root in (context.outputs, *context.readable) if reading and root)]
     for root in ["/"] if context.allow_outside else roots:
         if real.is_relative_to(root):
             return Place(root, real.relative_to(root).parts, shown(path))

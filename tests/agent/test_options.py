@@ -2,7 +2,8 @@
 
 import pytest
 
-from agent.options import Options, UsageError, help_text, parse_options
+from agent.flags import help_text
+from agent.options import Options, UsageError, parse_options
 
 
 def test_every_flag_of_a_profile_is_understood() -> None:

@@ -218,7 +218,7 @@ async def test_events_kept_for_the_result_are_bounded() -> None:
     async with worker("--no-session", limits=limits) as client:
         result = await client.prompt("TOOL:nothing {} TOOL:nothing {}")
     assert len(result.events) == 6
-    assert result.events[-1] == {"event": "left_out", "data": {"events": 8}}
+    assert result.events[-1] == {"event": "left_out", "data": {"events": 6}}
 
 
 async def test_run_time_settings_hold_from_the_next_model_call_on() -> None:

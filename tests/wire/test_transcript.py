@@ -168,10 +168,10 @@ def test_a_resumed_transcript_goes_on_after_its_last_whole_entry(tmp_path: Path)
 
 def test_entries_of_unknown_types_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    line = b'{"type":"cache-ttl","seq":7,"until":12}'
+    line = b'{"type":"bookmark","seq":7,"until":12}'
     path.write_bytes(HEADER_LINE + line + b'\n{"no":"type"}\n{"type":5}\n')
     assert list(read_entries(path)) == [
-        OtherEntry("cache-ttl", 7, line),
+        OtherEntry("bookmark", 7, line),
         OtherEntry("", 0, b'{"no":"type"}'),
         OtherEntry("", 0, b'{"type":5}'),
     ]
