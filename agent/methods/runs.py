@@ -10,7 +10,6 @@ from agent.lane import Lane
 from agent.output import RequestId
 from agent.requests import AbortParams, DecideParams, Refusal
 from agent.runs import Run
-from agent.turn import Turn
 from agent.worker import Worker
 from wire.entries import TranscriptMessage
 from wire.messages import PromptParams, PromptResult, TextParams
@@ -63,6 +62,8 @@ class RunMethods:
                 return self._follow_up(TextParams(params.text, params.images), None)
 
     async def _execute(self, run: Run) -> PromptResult:
+        from agent.turn import Turn  # noqa: PLC0415 - a worker is ready before it has imported what runs need
+
         worker = self._worker
         try:
             self._answer_client_calls(run)

@@ -1,7 +1,6 @@
 """The directives of the scripted model: words in a prompt that say how it shall answer."""
 
 import re
-from json import JSONDecoder
 from math import inf
 from typing import Any, Literal
 
@@ -128,6 +127,8 @@ def _apply(script: Script, word: str, number: str | None) -> None:
 
 
 def _read_json(prompt: str, position: int) -> tuple[Any, int]:
+    from json import JSONDecoder  # noqa: PLC0415 - not worth its time at the start
+
     try:
         return JSONDecoder().raw_decode(prompt, position)
     except (ValueError, RecursionError):

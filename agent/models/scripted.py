@@ -185,7 +185,7 @@ def _said_by_tools(message: TranscriptMessage) -> str:
     contents = [block.content for block in message.content if isinstance(block, ToolResultBlock)]
     said = contents[-1] if contents else ""
     if isinstance(said, dict):
-        said = said.get("data", said.get("error", ""))
+        said = said.get("data") or said.get("error") or said
     return said if isinstance(said, str) else msgspec.json.encode(said).decode()
 
 

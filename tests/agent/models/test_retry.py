@@ -43,6 +43,7 @@ class Unsteady:
     """A model whose attempts are these: pieces, then an error or none."""
 
     provider = name = "unsteady"
+    needs_alternation = keeps_cache = False
 
     def __init__(self, *attempts: Sequence[Piece | ModelError]) -> None:
         self.attempts = list(attempts)
