@@ -74,7 +74,7 @@ async def test_a_file_that_someone_else_changed_is_told_before_the_next_model_ca
 
 async def test_a_command_in_the_background_is_counted_followed_up_and_its_end_told(workspace: Path) -> None:
     async with worker("--no-session") as client:
-        result = await client.prompt('TOOL:exec {"command":"echo up; read x < gate; echo $x","background":true}')
+        result = await client.prompt('TOOL:exec {"command":"echo up; sleep 60","background":true}')
         assert result.stop_reason == "stop"
         await client.event("background", running=1)
         state = await client.call("get_state")
