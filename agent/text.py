@@ -98,7 +98,7 @@ async def _answered(worker: Worker, run: Run) -> PromptResult:
         )
         result = await turn.execute()
         if processes.in_background:
-            _tell(f"{processes.in_background} commands still ran in the background and are stopped")
+            _tell(f"commands that still ran in the background were stopped: {processes.in_background}")
         await processes.aclose()
         await worker.end()
         nursery.cancel_scope.cancel()
