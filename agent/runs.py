@@ -17,7 +17,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
     """One prompt that was accepted, and how to abort it; it is its own handle in the registry.
 
     ``results`` are those of ``client_tools`` that a former run was left with; ``history_turns`` and ``from_session``
-    are the prompt's.
+    are the prompt's. ``closing``: nothing that comes in from now on would be read by it.
     """
 
     run_id: str
@@ -29,6 +29,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
     from_session: str | None = None
     scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
     aborting: bool = False
+    closing: bool = False
     step_count: int = 0
 
     def abort(self) -> None:
@@ -54,8 +55,8 @@ class RunRegistry:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is in progress that nobody has aborted."""
-        return self._active is not None and not self._active.aborting
+        """Whether a run is in progress that could still take something in."""
+        return self._active is not None and not self._active.aborting and not self._active.closing
 
     def set_active_run(self, run: Run) -> None:
         """This one is it from now on; a run that it replaces can end nothing but itself."""

@@ -63,9 +63,9 @@ class Steps:
                 if self.client_calls:
                     return "tool_calls"
                 continue
-            if message.stop_reason == "length":
-                return "length"
             if not self._inbox.has_steers():
+                if message.stop_reason == "length":
+                    return "length"
                 follow_up = self._inbox.take_follow_up()
                 if follow_up is None:
                     return "stop"

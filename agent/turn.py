@@ -43,6 +43,7 @@ class Turn:
         self._conversation = conversation
         self._brain = brain
         self._compactor = compactor
+        self._inbox = inbox
         self._limits = limits
         self._clock = RunClock(limits.run_timeout)
         self._voice = RunVoice(output, run.run_id, limits.recorded_events)
@@ -73,6 +74,7 @@ class Turn:
         try:
             stop, error = await self._bounded()
         finally:  # also when the worker itself ends
+            self._close(stop)
             settling = await self._settle(stop)
             if settling is not None:
                 stop, error = "error", error or settling
@@ -100,6 +102,16 @@ class Turn:
         if model.keeps_cache:
             self._conversation.note_cache(model.provider, model.name)
         return stop
+
+    def _close(self, stop: StopReason) -> None:
+        """Take nothing in any more, in the step that found nothing left to do: whatever was accepted has been read.
+
+        Of a run that ends otherwise, what still waits is forgotten, but what an abort, or the client's next prompt, is
+        to keep.
+        """
+        self._run.closing = True
+        if not self._run.aborting and stop != "tool_calls":
+            self._inbox.clear()
 
     async def _settle(self, stop: StopReason) -> str | None:
         """Why it could not be written, or None."""

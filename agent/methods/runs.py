@@ -77,9 +77,12 @@ class RunMethods:
                 limits=worker.limits,
             )
             return await turn.execute()
+        except Refusal:  # it never began: nobody will read what was queued for it
+            if not run.aborting:
+                worker.inbox.clear()
+            raise
         finally:
-            if worker.runs.clear_active_run(run) and not run.aborting:
-                worker.inbox.clear()  # else what was queued since is its successor's, or is to be kept for it
+            worker.runs.clear_active_run(run)
 
     def _answer_client_calls(self, run: Run) -> None:
         """The calls that the run before left to the client get their results now, those that the prompt brings."""

@@ -89,6 +89,7 @@ async def test_killed_at_any_step_to_the_disk_nothing_runs_twice_and_every_call_
             ]
         assert Counter(log.read_text().split()) == before
         assert max(before.values(), default=1) == 1
+        assert all("_autoSealed" in result for result in results if result.get("error_type") == "aborted")
         for name, result in zip("ab", results, strict=False):
             if result["ok"] or "had not begun" in result["error"]:  # what the model is told is true
                 assert before[name] == int(result["ok"])
