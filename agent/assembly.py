@@ -2,60 +2,149 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from agent.brain import Brain, Reach
+from agent.compactor import Compactor
 from agent.context import Knowledge, gather
 from agent.conversation import Conversation, SessionStore
-from agent.models.base import Model
+from agent.history.hygiene import Rules
+from agent.hooks import HookFailed, Hooks, load_hooks
+from agent.inbox import Inbox
+from agent.limits import Limits
+from agent.model_shelf import ModelShelf
 from agent.models.catalogue import UnknownModel, open_model
 from agent.models.scripted import Faults
 from agent.options import Options
 from agent.output import Output
-from agent.tools.base import Tool
-from agent.tools.exec import ExecTool
-from agent.tools.files import ReadTool, WriteTool
-from agent.turn import Brain
+from agent.policy import Policy
+from agent.processes.notices import ExitNotice
+from agent.processes.registry import ProcessRegistry
+from agent.runs import RunRegistry
+from agent.skills import BadSkill, environment_of
+from agent.tools.catalogue import TOOL_NAMES, open_tools
+from agent.tools.todo_list import TodoList
+from agent.worker import Worker
 from wire.transcript import TranscriptError
 
-__all__ = ["BadStart", "Parts", "assemble"]
+__all__ = ["BadStart", "assemble"]
 
 
 class BadStart(Exception):
     """The worker cannot start with these options; the message is one line for stderr, the exit code 1."""
 
 
-class Parts(msgspec.Struct, frozen=True):
-    """What a front (``agent.rpc``, ``agent.text``) needs."""
-
-    brain: Brain
-    conversation: Conversation
-    store: SessionStore
-    knowledge: Knowledge
-    open_model: Callable[[str | None, str | None], Model]
-
-
-def assemble(options: Options, output: Output, faults: Faults) -> Parts:
+def assemble(options: Options, output: Output, faults: Faults, limits: Limits | None = None) -> Worker:
     """Build everything. Raises BadStart."""
+    if options.extension and not options.no_extensions:
+        raise BadStart(f"cannot load the extension {options.extension[0]}: this agent has no extensions")
     cwd = os.path.realpath(Path.cwd())
     try:
-        knowledge = gather(options, cwd)
-        model = open_model(options.provider, options.model, faults)
-        store = SessionStore(_session_directory(options), cwd, output)
-        conversation = _first_conversation(options, store)
-    except UnknownModel as exc:
+        return _assembled(options, cwd, output, faults, _limits(options, limits or Limits()))
+    except (UnknownModel, BadSkill, HookFailed) as exc:
         raise BadStart(str(exc)) from exc
     except TranscriptError as exc:
         raise BadStart(f"cannot go on with the session: {exc}") from exc
     except OSError as exc:
         raise BadStart(f"cannot read {exc.filename}: {exc.strerror}") from exc
-    if options.extension and not options.no_extensions:
-        raise BadStart(f"cannot load the extension {options.extension[0]}: this agent has no extensions yet")
+
+
+def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limits: Limits) -> Worker:
+    knowledge = gather(options, cwd)
+    models = ModelShelf(partial(open_model, faults=faults, base_url=options.base_url, offline=options.offline))
+    todos = TodoList(output.event)
+    names = _tool_names(options)
+    brain = Brain(
+        model=models.open(options.provider, options.model),
+        system_prompt=knowledge.system_prompt,
+        reach=_reach(options, cwd, knowledge),
+        processes=_processes(output, allow_background=not options.no_background and "process" in names),
+        open_tools=lambda: open_tools(names, todos.tool),
+        thinking=options.thinking,
+        policy=_policy(options),
+        hooks=_hooks(options, output),
+        rules=Rules(turns=options.history_turns),
+        context_tokens=options.context_tokens,
+    )
+    store = SessionStore(_session_directory(options), cwd, output)
+    conversation = _first_conversation(options, store)
     output.go_on_above(conversation.last_seq)
-    brain = Brain(model, knowledge.system_prompt, _tools(options), cwd, dict(os.environ), options.thinking)
-    return Parts(brain, conversation, store, knowledge, lambda provider, name: open_model(provider, name, faults))
+    return Worker(
+        brain=brain,
+        conversation=conversation,
+        store=store,
+        knowledge=knowledge,
+        models=models,
+        todos=todos,
+        output=output,
+        limits=limits,
+        inbox=Inbox(output, limits.queued_inputs),
+        runs=RunRegistry(output.event),
+        compactor=Compactor(brain, limits.compaction_timeout),
+    )
+
+
+def _reach(options: Options, cwd: str, knowledge: Knowledge) -> Reach:
+    outputs = Path(os.path.realpath(_state_directory()), "outputs")
+    return Reach(
+        cwd=cwd,
+        environment=dict(os.environ),
+        outputs=str(outputs),
+        readable=tuple(skill.directory for skill in knowledge.skills),
+        skill_env=environment_of(knowledge.skills),
+        allow_outside=options.allow_outside,
+    )
+
+
+def _processes(output: Output, *, allow_background: bool) -> ProcessRegistry:
+    def tell_change(running: int) -> None:
+        output.event("background", {"running": running})
+
+    def tell_exit(notice: ExitNotice) -> None:
+        output.event("exec_exit", msgspec.to_builtins(notice))
+
+    return ProcessRegistry(on_change=tell_change, on_exit=tell_exit, allow_background=allow_background)
+
+
+def _hooks(options: Options, output: Output) -> Hooks:
+    def warn(phase: str, message: str) -> None:
+        output.event("error", {"severity": "warn", "phase": phase, "message": message})
+
+    return Hooks() if options.no_hooks else load_hooks(options.hooks, warn)
+
+
+def _policy(options: Options) -> Policy:
+    _warn_of_unknown(options.deny_tools, "deny")
+    _warn_of_unknown(options.require_approval, "ask about")
+    return Policy(
+        mode=options.permission_mode,
+        deny=frozenset(options.deny_tools),
+        require_approval=frozenset(options.require_approval),
+    )
+
+
+def _tool_names(options: Options) -> frozenset[str]:
+    if options.no_tools or options.no_builtin_tools:
+        return frozenset()
+    _warn_of_unknown(options.tools or (), "allow")
+    return frozenset(TOOL_NAMES if options.tools is None else options.tools) & frozenset(TOOL_NAMES)
+
+
+def _warn_of_unknown(names: Iterable[str], verb: str) -> None:
+    """A list of tools may well name what this agent has not got: that changes nothing."""
+    for name in names:
+        if name not in TOOL_NAMES:
+            sys.stderr.write(f"agent: there is no tool {name!r} to {verb}\n")
+
+
+def _limits(options: Options, limits: Limits) -> Limits:
+    asked: dict[str, Any] = {"max_steps": options.max_steps, "run_timeout": options.timeout}
+    return msgspec.structs.replace(limits, **{name: value for name, value in asked.items() if value is not None})
 
 
 def _session_directory(options: Options) -> Path | None:
@@ -63,8 +152,11 @@ def _session_directory(options: Options) -> Path | None:
         return None
     if options.session_dir is not None:
         return Path.cwd() / options.session_dir
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state, "agent", "sessions")
+    return _state_directory() / "sessions"
+
+
+def _state_directory() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "agent")
 
 
 def _first_conversation(options: Options, store: SessionStore) -> Conversation:
@@ -72,14 +164,3 @@ def _first_conversation(options: Options, store: SessionStore) -> Conversation:
     if options.resume_latest:
         path = store.latest()
     return store.fresh() if path is None else store.open(path)
-
-
-def _tools(options: Options) -> dict[str, Tool]:
-    if options.no_tools or options.no_builtin_tools:
-        return {}
-    everything: list[Tool] = [ReadTool(), WriteTool(), ExecTool()]
-    names = {tool.name for tool in everything}
-    for name in options.tools or ():
-        if name not in names:  # an allow-list may well name what this agent has not got: it allows nothing
-            sys.stderr.write(f"agent: there is no tool {name!r} to allow\n")
-    return {tool.name: tool for tool in everything if options.tools is None or tool.name in options.tools}

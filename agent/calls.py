@@ -1,106 +1,239 @@
-"""Running the tool calls of one model answer: checked, bounded, told by events, one result each in call order."""
+"""The tool calls of one model answer, from the rules to the results: exactly one result each, in call order.
 
-import time
+Calls are judged one after the other, then run a few at a time; places are handed out in the order in which calls may
+run, and those that wait for a person hold nobody up. What must be on the disk, and when: that a tool with effects runs,
+before it begins; a decision, before it acts (both are one wait, shared by calls that begin together); the results,
+before the next model call, which is the caller's part.
+"""
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 import trio
 
-from agent.history import failure
-from agent.tools.base import Tool, ToolContext, ToolError
-from wire.entries import ToolResultBlock, ToolUseBlock
-from wire.messages import ToolCallView
+from agent.approvals import Approvals, Decided, Question
+from agent.hooks import Ask, Deny, HookFailed, Hooks, ToolVerdict, UseResult
+from agent.live_call import End, Journal, LiveCall, Say
+from agent.policy import HARMLESS, Allowed, Needed, Policy, Refused, judge
+from agent.results import Result, aborted, denied, failure, of_error, of_exception, success, timed_out
+from agent.slots import Slots
+from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
+from wire.entries import CallState, ImageBlock, ToolResultBlock, ToolUseBlock
+from wire.transcript import TranscriptError
 
-__all__ = ["CallRunner", "Say"]
+__all__ = ["CallRunner", "ContextFor", "Journal", "Say"]
 
-_PREVIEW_CHARS = 200
+ContextFor: TypeAlias = Callable[[ToolUseBlock, Callable[[str], None]], ToolContext]
+"""What a call may use; the second argument is its ``report``."""
 
-Say = Callable[[str, dict[str, Any]], None]
-"""Tells an event of the run."""
+
+class _Outcome(NamedTuple):
+    state: End
+    result: Result
+    images: list[ImageBlock] = []  # noqa: RUF012 - a named tuple's default, which nobody changes
 
 
 class CallRunner:
-    """The calls of one answer. ``results`` fills while ``run`` runs; ``close`` fails what is left."""
+    """The calls of one answer; used once. ``results`` fills while ``run`` runs; ``close`` fails what is left."""
 
     def __init__(
-        self, calls: Sequence[ToolUseBlock], tools: Mapping[str, Tool], context: tuple[str, dict[str, str]], say: Say
+        self,
+        calls: Sequence[ToolUseBlock],
+        *,
+        tools: Mapping[str, Tool],
+        policy: Policy,
+        approvals: Approvals,
+        hooks: Hooks,
+        journal: Journal,
+        context_for: ContextFor,
+        say: Say,
     ) -> None:
-        self._calls = calls
         self._tools = tools
-        self._context = context
+        self._policy = policy
+        self._approvals = approvals
+        self._hooks = hooks
+        self._journal = journal
+        self._context_for = context_for
         self._say = say
-        self._previews = {call.id: msgspec.json.encode(call.input).decode()[:_PREVIEW_CHARS] for call in calls}
-        self._started: dict[str, float] = {}
-        self._results: dict[str, ToolResultBlock] = {}
+        self._live = [LiveCall(call, journal, say) for call in calls]
 
     def results(self) -> list[ToolResultBlock]:
         """What there is so far, in call order."""
-        return [self._results[call.id] for call in self._calls if call.id in self._results]
+        return [live.result for live in self._live if live.result is not None]
 
     async def run(self, parallel: int) -> None:
-        """Run all calls, ``parallel`` at a time, started in call order."""
-        limit = trio.Semaphore(parallel)
-        async with trio.open_nursery() as nursery:
-            for call in self._calls:
-                await limit.acquire()
-                self._start(call)
-                nursery.start_soon(self._run_one, call, limit)
-
-    def close(self) -> None:
-        """Give every call without a result the result that it was aborted."""
-        for call in self._calls:
-            if call.id not in self._results:
-                ran = call.id in self._started
-                advice = "Check for side effects: it had begun." if ran else "It had not begun."
-                self._fail(call, failure("The call was aborted.", "aborted", retryable=True, note=advice))
-
-    def _start(self, call: ToolUseBlock) -> None:
-        self._started[call.id] = time.monotonic()
-        self._say("tool", {"phase": "start", "call": self._view(call, "RUNNING")})
-
-    async def _run_one(self, call: ToolUseBlock, limit: trio.Semaphore) -> None:
+        """Run all calls, at most ``parallel`` at a time. Raises TranscriptError; ``close`` is to be called even so."""
+        slots = Slots(parallel)
         try:
-            data = await self._result_of(call)
-        except ToolError as exc:
-            self._fail(call, failure(str(exc), exc.error_type, retryable=exc.retryable))
-        except Exception as exc:  # noqa: BLE001 - a tool's bug is the call's failure, never the end of the run
-            self._fail(call, failure(f"{type(exc).__name__}: {exc}", "runtime", _thrownError=True))
+            async with trio.open_nursery() as nursery:
+                for live in self._distinct():
+                    await self._prepare(live, slots, nursery)
+        except BaseExceptionGroup as group:
+            _raise_transcript_error(group)
+            raise
+
+    def close(self, reason: str = "aborted") -> None:
+        """Give every call without a result the result that it was ended. Raises TranscriptError."""
+        for live in self._live:
+            self._approvals.withdraw(live.call.id)
+            if live.result is None:
+                live.end(*_closing(live, reason))
+
+    # --- before it runs -----------------------------------------------------------------------------------------------
+
+    def _distinct(self) -> list[LiveCall]:
+        """The calls, but those with the id of an earlier one: these fail, since no decision could tell them apart."""
+        first: dict[str, LiveCall] = {}
+        for live in self._live:
+            if first.setdefault(live.call.id, live) is not live:
+                live.end(CallState.FAILED, failure("another call of this answer has the same id", "validation"))
+        return list(first.values())
+
+    async def _prepare(self, live: LiveCall, slots: Slots, nursery: trio.Nursery) -> None:
+        live.start()
+        match await self._verdict_on(live):
+            case _Outcome() as outcome:
+                await self._end(live, outcome)
+            case Needed() as needed:
+                question = self._ask(live, needed.reason)
+                nursery.start_soon(self._attend, live, needed, question, slots)
+            case Allowed() as allowed:
+                nursery.start_soon(self._run_one, live, allowed, slots, slots.ticket())
+
+    async def _verdict_on(self, live: LiveCall) -> Allowed | Needed | _Outcome:
+        verdict = judge(live.call, self._tools, self._policy)
+        if isinstance(verdict, Refused):
+            return _Outcome(verdict.state, verdict.result)
+        try:
+            said = await self._hooks.before_tool_call(live.call)
+        except HookFailed as exc:
+            return _Outcome(CallState.FAILED, _of_hook(exc))
+        return _combined(verdict, said)
+
+    def _ask(self, live: LiveCall, reason: str) -> Question:
+        def tell(decided: Decided) -> None:
+            facts = {"call_id": live.call.id, **msgspec.to_builtins(decided)}
+            self._say("permission_decided", {name: fact for name, fact in facts.items() if fact is not None})
+
+        live.await_approval(reason)
+        question = Question(live.view(), live.decide, tell)
+        self._approvals.ask(question)
+        self._say("permission_required", {"call": live.view(), "reason": reason})
+        return question
+
+    async def _attend(self, live: LiveCall, needed: Needed, question: Question, slots: Slots) -> None:
+        decided = await question.wait()
+        if decided.decision == "deny":
+            await self._end(live, _Outcome(CallState.DENIED, _denied_by_person(live, decided.note)))
         else:
-            self._finish(call, {"ok": True, "data": data}, "COMPLETED")
-        finally:
-            limit.release()
+            await self._run_one(live, Allowed(needed.tool, needed.arguments), slots, slots.ticket())
 
-    async def _result_of(self, call: ToolUseBlock) -> str:
-        tool = self._tools.get(call.name)
-        if tool is None:
-            known = ", ".join(self._tools) or "none"
-            raise ToolError(f"there is no tool {call.name!r}; available: {known}", "validation")
+    # --- running it ---------------------------------------------------------------------------------------------------
+
+    async def _run_one(self, live: LiveCall, allowed: Allowed, slots: Slots, turn: trio.Event) -> None:
+        await turn.wait()
         try:
-            arguments = msgspec.convert(call.input, tool.input_type)
-        except msgspec.ValidationError as exc:
-            raise ToolError(f"the input does not fit the tool {call.name}: {exc}", "validation") from exc
-        cwd, environment = self._context
-        context = ToolContext(cwd, environment, lambda tail: self._update(call, tail))
-        with trio.move_on_after(float("inf") if tool.timeout is None else tool.timeout):
-            return await tool.run(arguments, context)
-        raise ToolError(f"timed out after {tool.timeout:g} s")
+            live.begin()
+            if allowed.tool.effects not in HARMLESS:
+                await self._journal.sync()
+            await self._end(live, await self._outcome_of(live, allowed))
+        finally:
+            slots.give_back()
 
-    def _update(self, call: ToolUseBlock, tail: str) -> None:
-        self._say("tool", {"phase": "update", "call": self._view(call, "RUNNING"), "tail": tail})
+    async def _outcome_of(self, live: LiveCall, allowed: Allowed) -> _Outcome:
+        outcome = await self._used(live, allowed)
+        try:
+            await self._hooks.after_tool_call(live.call, outcome.result)
+        except HookFailed as exc:
+            return _Outcome(CallState.FAILED, _of_hook(exc))
+        return outcome
 
-    def _fail(self, call: ToolUseBlock, content: dict[str, Any]) -> None:
-        if call.id not in self._started:
-            self._start(call)
-        self._say("tool", {"phase": "error", "call": self._view(call, "FAILED"), "error": content["error"]})
-        self._finish(call, content, "FAILED")
+    async def _used(self, live: LiveCall, allowed: Allowed) -> _Outcome:
+        tool = allowed.tool
+        try:
+            context = self._context_for(live.call, live.progress)
+            with trio.move_on_after(float("inf") if tool.timeout is None else tool.timeout):
+                output = await tool.run(allowed.arguments, context)
+                images = output.images if isinstance(output, ToolOutput) else []
+                return _Outcome(CallState.COMPLETED, success(output), images)
+        except Exception as exc:  # noqa: BLE001 - a tool's bug is the call's failure, never the end of the run
+            return _Outcome(CallState.FAILED, _of_any(exc))
+        except BaseExceptionGroup as group:
+            _raise_cancelled(group)
+        return _Outcome(CallState.FAILED, timed_out(tool.name, tool.timeout or 0.0))
 
-    def _finish(self, call: ToolUseBlock, content: dict[str, Any], state: str) -> None:
-        view = self._view(call, state)
-        self._results[call.id] = ToolResultBlock(call.id, content, is_error=not content["ok"])
-        self._say("tool_executed", {"call": view, "ok": content["ok"]})
-        self._say("tool", {"phase": "end", "call": view})
+    async def _end(self, live: LiveCall, outcome: _Outcome) -> None:
+        outcome = _encodable(outcome)
+        try:
+            result = await self._hooks.tool_result_persist(live.call, outcome.result)
+        except HookFailed as exc:
+            outcome = _Outcome(CallState.FAILED, _of_hook(exc))
+        else:
+            outcome = _encodable(outcome._replace(result=result))
+        live.end(*outcome)
 
-    def _view(self, call: ToolUseBlock, state: str) -> ToolCallView:
-        duration = None if state == "RUNNING" else round((time.monotonic() - self._started[call.id]) * 1000, 3)
-        return ToolCallView(call.id, call.name, self._previews[call.id], state, duration)
+
+# --- pure parts -------------------------------------------------------------------------------------------------------
+
+
+def _combined(verdict: Allowed | Needed, said: ToolVerdict) -> Allowed | Needed | _Outcome:
+    """The rules and the hooks together: hooks may be stricter, never laxer."""
+    match said:
+        case Deny(note):
+            return _Outcome(CallState.DENIED, denied(verdict.tool.name, "a hook does not allow it", note))
+        case Ask(reason) if isinstance(verdict, Allowed):
+            return Needed(verdict.tool, verdict.arguments, reason or "a hook asks for approval")
+        case UseResult(data) if isinstance(verdict, Allowed):
+            return _Outcome(CallState.COMPLETED, {"ok": True, "data": data})
+        case _:
+            return verdict
+
+
+def _closing(live: LiveCall, reason: str) -> tuple[End, Result]:
+    approval = live.record.approval
+    if live.record.state is CallState.AWAITING_APPROVAL and approval is not None and approval.decision == "deny":
+        return CallState.DENIED, _denied_by_person(live, approval.note)
+    had_begun = live.record.state is CallState.RUNNING
+    return CallState.FAILED, aborted(reason, had_begun=had_begun)
+
+
+def _denied_by_person(live: LiveCall, note: str | None) -> Result:
+    return denied(live.call.name, "the user does not allow it", note)
+
+
+def _of_hook(failed: HookFailed) -> Result:
+    return failure(str(failed), "runtime", recommendations=["Tell the user: a hook of theirs fails."])
+
+
+def _of_any(exc: Exception) -> Result:
+    while isinstance(exc, ExceptionGroup):
+        exc = exc.exceptions[0]
+    return of_error(exc) if isinstance(exc, ToolError) else of_exception(exc)
+
+
+def _encodable(outcome: _Outcome) -> _Outcome:
+    """The outcome, or a failure in its place when it is no JSON: it could be neither kept nor told."""
+    try:
+        msgspec.json.encode(outcome.result)
+    except (TypeError, ValueError, RecursionError, OverflowError) as exc:
+        result = failure(f"the result is no JSON: {type(exc).__name__}", "runtime", _thrownError=True)
+        return _Outcome(CallState.FAILED, result)
+    return outcome
+
+
+def _raise_cancelled(group: BaseExceptionGroup[BaseException]) -> NoReturn:
+    """Of a tool that failed while it was being cancelled only the cancellation counts: its result is that it was."""
+    _, rest = group.split(Exception)
+    assert rest is not None  # noqa: S101 - else it were an ExceptionGroup, which is an Exception
+    raise rest from None
+
+
+def _raise_transcript_error(group: BaseExceptionGroup[BaseException]) -> None:
+    """Raise the first TranscriptError when there is nothing else but the cancellation of the other calls."""
+    if group.split((TranscriptError, trio.Cancelled))[1] is None:
+        exc: BaseException | None = group.subgroup(TranscriptError)
+        while isinstance(exc, BaseExceptionGroup):
+            exc = exc.exceptions[0]
+        if exc is not None:
+            raise exc from None

@@ -5,19 +5,12 @@ from pathlib import Path
 import msgspec
 
 from agent.options import Options
+from agent.skills import Skill, read_skill
 
-__all__ = ["Knowledge", "Skill", "gather"]
+__all__ = ["Knowledge", "gather"]
 
 _BASE = "You are a coding agent. You work in the directory {cwd}. Use the tools you have; say briefly what you did."
 _MAX_FILE_BYTES = 256 * 1024
-
-
-class Skill(msgspec.Struct, frozen=True):
-    """A directory with instructions that the model reads when it needs them."""
-
-    name: str
-    description: str
-    path: str
 
 
 class Knowledge(msgspec.Struct, frozen=True):
@@ -37,8 +30,8 @@ class Knowledge(msgspec.Struct, frozen=True):
 
 
 def gather(options: Options, cwd: str) -> Knowledge:
-    """Read everything that the options name. Raises OSError for a skill or template that cannot be read."""
-    skills = [] if options.no_skills else [_read_skill(Path(cwd, name)) for name in options.skill]
+    """Read everything that the options name. Raises OSError (a file cannot be read) or BadSkill."""
+    skills = [] if options.no_skills else [read_skill(Path(cwd, name)) for name in options.skill]
     templates = [] if options.no_prompt_templates else [Path(cwd, name) for name in options.prompt_template]
     parts = [_text_or_file(options.system_prompt, cwd) if options.system_prompt is not None else _BASE.format(cwd=cwd)]
     parts += [_text_or_file(text, cwd) for text in options.append_system_prompt]
@@ -61,21 +54,6 @@ def _text_or_file(value: str, cwd: str) -> str:
 def _context_files(cwd: Path) -> list[str]:
     found = [directory / "AGENTS.md" for directory in (cwd, *cwd.parents)]
     return [f"From {path}:\n{_read(path)}" for path in reversed(found) if path.is_file()]
-
-
-def _read_skill(path: Path) -> Skill:
-    file = path if path.is_file() else path / "SKILL.md"
-    fields = dict(_front_matter(_read(file)))
-    return Skill(fields.get("name") or file.parent.name, fields.get("description", ""), str(file))
-
-
-def _front_matter(text: str) -> list[tuple[str, str]]:
-    lines = text.splitlines()
-    if not lines or lines[0].strip() != "---":
-        return []
-    end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), 1)
-    pairs = [line.partition(":") for line in lines[1:end] if ":" in line]
-    return [(name.strip(), value.strip().strip("\"'")) for name, _, value in pairs]
 
 
 def _read(path: Path) -> str:

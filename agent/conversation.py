@@ -9,10 +9,26 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import trio
 
+from agent.group_commit import GroupCommit
 from agent.output import Output
-from wire.entries import FORMAT_VERSION, CompactionEntry, MessageEntry, SessionHeader, TextBlock, TranscriptMessage
+from wire.entries import (
+    FORMAT_VERSION,
+    CacheTtlEntry,
+    CallEntry,
+    CallRecord,
+    CompactionEntry,
+    KnownEntry,
+    MessageEntry,
+    SessionHeader,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptMessage,
+)
+from wire.messages import Bookmark
 from wire.transcript import TranscriptError, TranscriptMissing, TranscriptWriter, read_entries, read_header
 
 __all__ = ["Conversation", "SessionStore"]
@@ -22,6 +38,9 @@ class Conversation:
     """One conversation, oldest message first.
 
     ``numbers`` are the messages' seqs, index for index; ``last_seq`` is the highest one found in a resumed transcript.
+    ``records`` are the last ones of calls that have no result in a message yet, by call id; ``open_calls`` all calls
+    without one. ``call_ids`` are those of all calls ever seen. ``safe_index`` is the last message after which no call
+    was open (-1: none), ``bookmark`` the last message's seq and time.
     """
 
     def __init__(self, header: SessionHeader, output: Output, path: Path | None) -> None:
@@ -29,9 +48,15 @@ class Conversation:
         self.path = path
         self.messages: list[TranscriptMessage] = []
         self.numbers: list[int] = []
+        self.records: dict[str, CallRecord] = {}
         self.last_seq = 0
+        self.open_calls: dict[str, ToolUseBlock] = {}
+        self.call_ids: set[str] = set()
+        self.safe_index = -1
+        self.bookmark: Bookmark | None = None
         self._output = output
         self._writer: TranscriptWriter | None = None
+        self._commit = GroupCommit(self._sync_once)
 
     @property
     def session_file(self) -> str | None:
@@ -50,8 +75,9 @@ class Conversation:
             self.last_seq = max(self.last_seq, entry.seq)
             match entry:
                 case MessageEntry():
-                    self.messages.append(entry.message)
-                    self.numbers.append(entry.seq)
+                    self._keep(entry)
+                case CallEntry():
+                    self.records[entry.record.id] = entry.record
                 case CompactionEntry():
                     self._forget_before(entry)
                 case _:
@@ -59,16 +85,31 @@ class Conversation:
 
     def add(self, message: TranscriptMessage) -> None:
         """Add a message and write it; on the disk it is after ``sync``. Raises TranscriptError: nothing was added."""
-        seq = self._output.next_seq()
-        self._write(MessageEntry(seq, time.time(), message))
-        self.messages.append(message)
-        self.numbers.append(seq)
+        entry = MessageEntry(self._output.next_seq(), time.time(), message)
+        self._write(entry)
+        self._keep(entry)
+
+    def note(self, record: CallRecord) -> None:
+        """Write where a tool call stands, without its input, which its message holds; on the disk after ``sync``.
+
+        Raises TranscriptError: nothing was noted.
+        """
+        written = msgspec.structs.replace(record, input=msgspec.UNSET)
+        self._write(CallEntry(self._output.next_seq(), time.time(), written))
+        self.records[record.id] = written
+
+    def note_cache(self, provider: str, model: str) -> None:
+        """Write that this model has just seen the whole conversation. Raises TranscriptError."""
+        self._write(CacheTtlEntry(self._output.next_seq(), time.time(), provider, model))
 
     async def sync(self) -> None:
-        """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError."""
+        """Wait until everything written is on the disk; cancelled only after that. Raises TranscriptError.
+
+        Those who wait at the same time share one wait for the disk.
+        """
         if self._writer is not None:
             with trio.CancelScope(shield=True):  # a disk takes its time, but never for ever
-                await trio.to_thread.run_sync(self._writer.sync)
+                await self._commit.wait()
         await trio.lowlevel.checkpoint()
 
     async def compact(self, summary: str, kept: int) -> None:
@@ -83,12 +124,31 @@ class Conversation:
         if self._writer is not None:
             self._writer.close()
 
+    async def _sync_once(self) -> None:
+        if self._writer is not None:
+            await trio.to_thread.run_sync(self._writer.sync)
+
+    def _keep(self, entry: MessageEntry) -> None:
+        self.messages.append(entry.message)
+        self.numbers.append(entry.seq)
+        self.bookmark = Bookmark(entry.seq, entry.ts)
+        for block in entry.message.content:
+            if isinstance(block, ToolUseBlock):
+                self.open_calls[block.id] = block
+                self.call_ids.add(block.id)
+            elif isinstance(block, ToolResultBlock):
+                self.records.pop(block.tool_use_id, None)
+                self.open_calls.pop(block.tool_use_id, None)
+        if not self.open_calls:
+            self.safe_index = len(self.messages) - 1
+
     def _forget_before(self, entry: CompactionEntry) -> None:
         kept = next((index for index, seq in enumerate(self.numbers) if seq >= entry.kept_from), len(self.numbers))
         self.messages[:kept] = [TranscriptMessage("user", [TextBlock(entry.summary)], origin="summary")]
         self.numbers[:kept] = [entry.kept_from - 1]
+        self.safe_index = max(0, self.safe_index - kept + 1)
 
-    def _write(self, entry: MessageEntry | CompactionEntry) -> None:
+    def _write(self, entry: KnownEntry) -> None:
         self.make_file()
         if self._writer is not None:
             self._writer.append(entry)

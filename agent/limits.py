@@ -12,11 +12,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Model calls in one run."""
     run_timeout: float = 600.0
     """A longer run ends with stop_reason ``timeout``."""
+    compaction_timeout: float = 120.0
+    """Seconds that the summary of an old conversation may take."""
+    context_reserve: int = 16_384
+    """Tokens of a model's context that are left for its answer; a fuller conversation is compacted first."""
+    settle_timeout: float = 30.0
+    """How long the end of a run may wait for tools that are being stopped, and for the disk."""
     parallel_tools: int = 3
     queued_inputs: int = 100
     """Steers, and follow-ups, that may wait; more are refused."""
     queued_jobs: int = 1000
     """Requests that may wait for an aborted run to end; more are refused."""
+    queued_processes: int = 50
+    """Requests about background commands that may wait at once; more are refused."""
     recorded_events: int = 2000
     """Events kept for a prompt's result; later ones are only counted."""
     output_soft: int = 256 * 1024

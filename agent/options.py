@@ -1,14 +1,16 @@
 """The command line of ``agent``, read by hand: argparse alone would cost a tenth of the start-up budget."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-__all__ = ["THINKING_LEVELS", "Options", "Thinking", "UsageError", "help_text", "parse_options"]
+from agent.flags import ALIASES, FLAGS, Flag
+
+__all__ = ["Options", "Thinking", "UsageError", "parse_options"]
 
 Thinking = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
-THINKING_LEVELS: tuple[Thinking, ...] = get_args(Thinking)
+_Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class UsageError(Exception):
@@ -16,16 +18,25 @@ class UsageError(Exception):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for. ``tools`` None means all tools."""
+    """What the command line asks for. ``tools`` None means all tools; ``timeout`` in seconds."""
 
     mode: Literal["rpc", "text"] = "text"
     prompt: str | None = None
     provider: str | None = None
     model: str | None = None
+    base_url: str | None = None
+    context_tokens: Annotated[int, msgspec.Meta(ge=1_000)] = 200_000
     thinking: Thinking = "off"
     tools: list[str] | None = None
     no_tools: bool = False
     no_builtin_tools: bool = False
+    deny_tools: list[str] = []
+    require_approval: list[str] = []
+    permission_mode: Literal["auto", "approval", "readonly"] = "auto"
+    allow_outside: bool = False
+    no_background: bool = False
+    hooks: list[str] = []
+    no_hooks: bool = False
     system_prompt: str | None = None
     append_system_prompt: list[str] = []
     extension: list[str] = []
@@ -39,47 +50,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     resume_latest: bool = False
     no_session: bool = False
+    history_turns: _Count | None = None
+    max_steps: _Count | None = None
+    timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     offline: bool = False
     help: bool = False
     version: bool = False
-
-
-class _Flag(msgspec.Struct, frozen=True):
-    field: str
-    kind: Literal["switch", "value", "list", "names"]
-    metavar: str
-    help: str
-
-
-_FLAGS = {
-    "--mode": _Flag("mode", "value", "rpc|text", "rpc: JSON Lines on stdin and stdout; text: with -p"),
-    "-p": _Flag("prompt", "value", "TEXT", "run one prompt, stream its answer to stdout, exit (also --print)"),
-    "--provider": _Flag("provider", "value", "NAME", "model provider (default scripted)"),
-    "--model": _Flag("model", "value", "NAME", "model, or PROVIDER/MODEL"),
-    "--thinking": _Flag("thinking", "value", "LEVEL", "|".join(THINKING_LEVELS)),
-    "--tools": _Flag("tools", "names", "A,B", "allow only these tools"),
-    "--no-tools": _Flag("no_tools", "switch", "", "no tools at all"),
-    "--no-builtin-tools": _Flag("no_builtin_tools", "switch", "", "no tools but those of extensions"),
-    "--system-prompt": _Flag("system_prompt", "value", "TEXT|FILE", "replace the base system prompt"),
-    "--append-system-prompt": _Flag("append_system_prompt", "list", "TEXT|FILE", "add to the system prompt"),
-    "--extension": _Flag("extension", "list", "PATH", "refused: this agent has no extensions yet"),
-    "--no-extensions": _Flag("no_extensions", "switch", "", "take none, also not those named by --extension"),
-    "--skill": _Flag("skill", "list", "DIR", "a directory with a SKILL.md, named in the system prompt"),
-    "--no-skills": _Flag("no_skills", "switch", "", "take no skills"),
-    "--prompt-template": _Flag("prompt_template", "list", "FILE", "a Markdown file that /NAME in a prompt stands for"),
-    "--no-prompt-templates": _Flag("no_prompt_templates", "switch", "", "take no prompt templates"),
-    "--no-context-files": _Flag("no_context_files", "switch", "", "do not read AGENTS.md"),
-    "--session-dir": _Flag(
-        "session_dir", "value", "DIR", "where transcripts lie (default ~/.local/state/agent/sessions)"
-    ),
-    "--session": _Flag("session", "value", "FILE|ID", "go on with this conversation"),
-    "--continue": _Flag("resume_latest", "switch", "", "go on with the latest conversation of this directory"),
-    "--no-session": _Flag("no_session", "switch", "", "keep no transcript"),
-    "--offline": _Flag("offline", "switch", "", "use no network; no model of this agent needs one"),
-    "--help": _Flag("help", "switch", "", "show this text"),
-    "--version": _Flag("version", "switch", "", "show the version"),
-}
-_ALIASES = {"--print": "-p", "-h": "--help"}
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -88,7 +64,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     rest = list(reversed(arguments))
     while rest:
         name, equals, inline = rest.pop().partition("=")
-        flag = _FLAGS.get(_ALIASES.get(name, name))
+        flag = FLAGS.get(ALIASES.get(name, name))
         if flag is None:
             kind = "option" if name.startswith("-") else "argument"
             raise UsageError(f"unknown {kind} {name!r}; see agent --help")
@@ -103,18 +79,18 @@ def parse_options(arguments: Sequence[str]) -> Options:
     return _checked(values)
 
 
-def _take_value(values: dict[str, Any], flag: _Flag, value: str) -> None:
+def _take_value(values: dict[str, Any], flag: Flag, value: str) -> None:
     if flag.kind == "list":
         values.setdefault(flag.field, []).append(value)
     elif flag.kind == "names":
-        values[flag.field] = [name.strip() for name in value.split(",") if name.strip()]
+        values.setdefault(flag.field, []).extend(name.strip() for name in value.split(",") if name.strip())
     else:
         values[flag.field] = value
 
 
 def _checked(values: dict[str, Any]) -> Options:
     try:
-        options = msgspec.convert(values, Options)
+        options = msgspec.convert(values, Options, strict=False)
     except msgspec.ValidationError as exc:
         raise UsageError(f"{exc}; see agent --help") from exc
     if options.help or options.version:
@@ -126,12 +102,3 @@ def _checked(values: dict[str, Any]) -> Options:
     if sum((options.session is not None, options.resume_latest, options.no_session)) > 1:
         raise UsageError("--session, --continue and --no-session exclude each other")
     return options
-
-
-def help_text(models: str) -> str:
-    """The text of ``--help``; ``models`` describes what models there are."""
-    rows = [(f"{name} {flag.metavar}".strip(), flag.help) for name, flag in _FLAGS.items()]
-    flags = "\n".join(f"  {left:<34} {right}" for left, right in rows)
-    return (
-        f"usage: agent --mode rpc [options]\n       agent -p TEXT [options]\n\noptions:\n{flags}\n\n{models.strip()}\n"
-    )

@@ -32,6 +32,11 @@ class Output:
         """Bytes that the reader has not taken."""
         return self._pending
 
+    @property
+    def last_seq(self) -> int:
+        """The number that was taken last."""
+        return self._seq
+
     def next_seq(self) -> int:
         """Take the next number of the one order that events and transcript entries share."""
         self._seq += 1

@@ -1,6 +1,6 @@
 """Requests as they come in: decoded, their parameters checked, or refused with a code that says why."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -76,18 +76,25 @@ class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DecideParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``decide``: about a tool call that waits for a person."""
+    """``decide``: about a tool call that waits for a person; ``by`` names who decides."""
 
     call_id: str
     decision: Literal["allow", "deny"]
-    note: str | None = None
+    note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
+    by: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
 
 
-class ProcessParams(msgspec.Struct, frozen=True):
-    """``process``: about a command in the background."""
+class ProcessParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``process``: about a command in the background; the fields of the tool ``process``, which is imported late."""
 
     action: Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
     session_id: str | None = None
+    timeout: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    data: Annotated[str, msgspec.Meta(max_length=1_000_000)] = ""
+    eof: bool = False
+    keys: Annotated[list[str], msgspec.Meta(max_length=1_000)] = []
 
 
 METHODS: dict[str, type[msgspec.Struct]] = {

@@ -12,13 +12,14 @@ from collections.abc import AsyncIterator
 import trio
 
 from agent import __version__
-from agent.assembly import Parts, assemble
+from agent.assembly import assemble
 from agent.limits import Limits
 from agent.models.scripted import Faults
 from agent.options import Options
 from agent.output import Output
 from agent.requests import METHODS
 from agent.server import Server
+from agent.worker import Worker
 from wire.framing import LineFramer
 from wire.messages import Ready
 
@@ -46,36 +47,26 @@ class _Ending:
 def serve(options: Options) -> int:
     """Run the worker on this process's stdin and stdout; the exit code. Raises BadStart."""
     output = Output()
-    parts = assemble(options, output, Faults(output.raw))
+    worker = assemble(options, output, Faults(output.raw))
     # Whatever prints by mistake shall not reach the pipe that carries the protocol.
     protocol = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    return trio.run(_serve, parts, output, protocol)
+    return trio.run(_serve, worker, protocol)
 
 
-async def _serve(parts: Parts, output: Output, protocol: int) -> int:
+async def _serve(worker: Worker, protocol: int) -> int:
     async with trio.lowlevel.FdStream(os.dup(0)) as stdin, trio.lowlevel.FdStream(protocol) as stdout:
-        return await converse(parts, output, stdin, stdout, Limits())
+        return await converse(worker, stdin, stdout)
 
 
-async def converse(
-    parts: Parts, output: Output, stdin: trio.abc.ReceiveStream, stdout: trio.abc.SendStream, limits: Limits
-) -> int:
+async def converse(worker: Worker, stdin: trio.abc.ReceiveStream, stdout: trio.abc.SendStream) -> int:
     """Serve requests until the end; the exit code. Signals of the process are taken over meanwhile."""
+    output, limits = worker.output, worker.limits
     with trio.open_signal_receiver(*_SIGNALS) as signals:
         async with trio.open_nursery() as outer:
             ending = _Ending(trio.CancelScope())
-            server = Server(
-                brain=parts.brain,
-                conversation=parts.conversation,
-                store=parts.store,
-                knowledge=parts.knowledge,
-                open_model=parts.open_model,
-                output=output,
-                limits=limits,
-                end=lambda: ending.end(0, limits.shutdown_flush),
-            )
+            server = Server(worker, lambda: ending.end(0, limits.shutdown_flush))
             output.ready(Ready(agent="agent", version=__version__, pid=os.getpid(), methods=list(METHODS)))
             outer.start_soon(_write, output, stdout, ending)
             with ending.scope:
@@ -87,7 +78,7 @@ async def converse(
             with trio.move_on_after(ending.flush):
                 await output.flush()
             outer.cancel_scope.cancel()
-        server.close()
+        await worker.end()
     return ending.code or 0
 
 

@@ -1,223 +1,141 @@
-"""One run, from a prompt to its end: call the model, run its tools, persist each message before acting on it."""
+"""One run, from a prompt to its end: bounded in time, abortable at any moment, and settled whatever happened."""
 
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
 import trio
 
-from agent.calls import CallRunner
+from agent.brain import Brain
+from agent.client_tools import view_of
+from agent.compactor import Compactor
 from agent.conversation import Conversation
+from agent.hook_types import AgentEnd, AgentStart
 from agent.inbox import Inbox
 from agent.limits import Limits
-from agent.models.base import (
-    CallPiece,
-    Model,
-    ModelError,
-    ModelRequest,
-    Piece,
-    StopPiece,
-    TextPiece,
-    ThinkingPiece,
-    ToolDefinition,
-    UsagePiece,
-)
+from agent.model_caller import ModelCaller
+from agent.models.base import ModelError
 from agent.output import Output
-from agent.tools.base import Tool, definition_of
-from wire.entries import Block, ImageBlock, Origin, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
-from wire.messages import ImageContent, PromptResult, StopReason, TokenUsage
+from agent.run_clock import RunClock
+from agent.runs import Run
+from agent.steps import Steps
+from agent.voice import RunVoice
+from wire.messages import PromptResult, StopReason
 from wire.transcript import TranscriptError
 
-__all__ = ["Brain", "Run", "Turn"]
-
-_INTERRUPT = "[INTERRUPT] New message from user: "
-
-
-class Run(msgspec.Struct, eq=False):
-    """One prompt that was accepted: its id, its words, and how to abort it."""
-
-    run_id: str
-    text: str
-    images: list[ImageContent]
-    scope: trio.CancelScope
-    aborting: bool = False
-
-    def abort(self) -> None:
-        """End it at the next possible moment; harmless when repeated, or before it has begun."""
-        self.aborting = True
-        self.scope.cancel()
-
-
-class Brain(msgspec.Struct, eq=False):
-    """What answers: changeable between model calls."""
-
-    model: Model
-    system_prompt: str
-    tools: dict[str, Tool]
-    cwd: str
-    environment: dict[str, str]
-    thinking: str = "off"
-
-    def definitions(self) -> list[ToolDefinition]:
-        """The tools as a model sees them."""
-        return [ToolDefinition(tool.name, tool.description, definition_of(tool)) for tool in self.tools.values()]
-
-
-class _Reply(msgspec.Struct):
-    """A model answer as it comes in."""
-
-    text: list[str] = []
-    thinking: list[str] = []
-    calls: list[ToolUseBlock] = []
-    stop_reason: str = "stop"
-
-    def message(self) -> TranscriptMessage:
-        """It, complete."""
-        blocks: list[Block] = []
-        if self.thinking:
-            blocks.append(ThinkingBlock("".join(self.thinking)))
-        if self.text:
-            blocks.append(TextBlock("".join(self.text)))
-        return TranscriptMessage("assistant", [*blocks, *self.calls], stop_reason=self.stop_reason)
+__all__ = ["Turn"]
 
 
 class Turn:
     """The execution of one ``Run``; used once."""
 
     def __init__(
-        self, run: Run, *, conversation: Conversation, brain: Brain, inbox: Inbox, output: Output, limits: Limits
+        self,
+        run: Run,
+        *,
+        conversation: Conversation,
+        brain: Brain,
+        compactor: Compactor,
+        inbox: Inbox,
+        output: Output,
+        limits: Limits,
     ) -> None:
         self._run = run
         self._conversation = conversation
         self._brain = brain
+        self._compactor = compactor
         self._inbox = inbox
-        self._output = output
         self._limits = limits
-        self._events: list[dict[str, Any]] = []
-        self._unrecorded = 0
-        self._usage = TokenUsage()
-        self._text = ""
-        self._reply: _Reply | None = None
-        self._calls: CallRunner | None = None
+        self._clock = RunClock(limits.run_timeout)
+        self._voice = RunVoice(output, run.run_id, limits.recorded_events)
+        self._caller = ModelCaller(
+            run,
+            conversation=conversation,
+            brain=brain,
+            compactor=compactor,
+            voice=self._voice,
+            output=output,
+            limits=limits,
+        )
+        self._steps = Steps(
+            run,
+            conversation=conversation,
+            brain=brain,
+            caller=self._caller,
+            inbox=inbox,
+            limits=limits,
+            say=self._say,
+        )
 
     async def execute(self) -> PromptResult:
         """Run to the end, whatever end it is; what was said and done until then is persisted."""
         self._say("run_start", {})
-        self._say("state_changed", {"state": "processing", "reason": "run_started"})
-        stop, error = await self._steps_bounded()
+        stop: StopReason = "aborted"
+        error: str | None = None
         try:
-            await self._settle(stop)
-        except TranscriptError as exc:
-            stop, error = "error", error or str(exc)
-        if error is not None:
-            self._say("error", {"message": error})
-        self._say("token_usage", msgspec.to_builtins(self._usage))
-        self._say("done", {"stop_reason": stop})
-        self._say("state_changed", {"state": "idle", "reason": "run_completed"})
-        if self._unrecorded:
-            self._events.append({"event": "left_out", "data": {"events": self._unrecorded}})
-        return PromptResult(self._text, stop, self._events, self._usage, error)
+            stop, error = await self._bounded()
+        finally:  # also when the worker itself ends
+            self._close(stop)
+            settling = await self._settle(stop)
+            if settling is not None:
+                stop, error = "error", error or settling
+        await self._brain.hooks.agent_end(AgentEnd(self._run.run_id, stop, self._steps.text, error))
+        return self._tell_the_end(stop, error)
 
-    async def _steps_bounded(self) -> tuple[StopReason, str | None]:
+    async def _bounded(self) -> tuple[StopReason, str | None]:
+        self._compactor.cut_short = False
         with self._run.scope:
-            with trio.move_on_after(self._limits.run_timeout):
+            with self._clock.scope:
+                self._clock.go_on()
                 try:
-                    return await self._steps(), None
+                    return await self._go(), None
                 except (ModelError, TranscriptError) as exc:
                     return "error", str(exc)
-            return "timeout", f"the run took longer than {self._limits.run_timeout:g} s"
+            where = " while the conversation was being compacted" if self._compactor.cut_short else ""
+            return "timeout", f"the run took longer than {self._limits.run_timeout:g} s{where}"
         return "aborted", None
 
-    async def _steps(self) -> StopReason:
-        await self._take_user_message("prompt", self._run.text, self._run.images)
-        for step in range(self._limits.max_steps):
-            for steer in self._inbox.take_steers():
-                await self._take_user_message("steer", _INTERRUPT + steer.text, steer.images)
-            message = await self._call_model(step)
-            if message.calls:
-                await self._run_calls(message.calls)
-            elif message.stop_reason == "length":
-                return "length"
-            elif not self._inbox.has_steers():
-                follow_up = self._inbox.take_follow_up()
-                if follow_up is None:
-                    return "stop"
-                await self._take_user_message("follow_up", follow_up.text, follow_up.images)
-        return "max_steps"
+    async def _go(self) -> StopReason:
+        start = await self._brain.hooks.before_agent_start(AgentStart(self._run.text, self._brain.system_prompt))
+        self._caller.system_prompt = start.system_prompt
+        stop = await self._steps.go(start.text)
+        model = self._brain.model
+        if model.keeps_cache:
+            self._conversation.note_cache(model.provider, model.name)
+        return stop
 
-    async def _take_user_message(self, origin: Origin, text: str, images: list[ImageContent]) -> None:
-        blocks: list[Block] = [TextBlock(text), *(ImageBlock(image.data, image.mime_type) for image in images)]
-        self._conversation.add(TranscriptMessage("user", blocks, origin=origin))
-        await self._conversation.sync()
+    def _close(self, stop: StopReason) -> None:
+        """Take nothing in any more, in the step that found nothing left to do: whatever was accepted has been read.
 
-    async def _call_model(self, step: int) -> TranscriptMessage:
-        brain = self._brain
-        request = ModelRequest(
-            f"{self._run.run_id}.{step}",
-            self._conversation.messages,
-            system_prompt=brain.system_prompt,
-            thinking=brain.thinking,
-            tools=brain.definitions(),
-        )
-        reply = self._reply = _Reply()
-        async with aclosing(brain.model.stream(request)) as pieces:
-            async for piece in pieces:
-                self._take_piece(reply, piece)
-                await self._output.room(self._limits.output_soft)
-        message = reply.message()
-        self._text = message.text
-        self._conversation.add(message)
-        # From here on an abort must answer the calls, and not keep the text once more.
-        self._reply = None
-        self._calls = CallRunner(message.calls, brain.tools, (brain.cwd, brain.environment), self._say)
-        await self._conversation.sync()
-        return message
+        Of a run that ends otherwise, what still waits is forgotten, but what an abort, or the client's next prompt, is
+        to keep.
+        """
+        self._run.closing = True
+        if not self._run.aborting and stop != "tool_calls":
+            self._inbox.clear()
 
-    def _take_piece(self, reply: _Reply, piece: Piece) -> None:
-        match piece:
-            case TextPiece(parts):
-                reply.text.append("".join(parts))  # one string a batch: a long answer is not a million objects
-                self._output.pieces("assistant_message", parts, self._run.run_id)
-            case ThinkingPiece(parts):
-                reply.thinking.append("".join(parts))
-                self._output.pieces("thinking", parts, self._run.run_id)
-            case CallPiece():
-                reply.calls.append(ToolUseBlock(piece.id, piece.name, piece.input))
-            case UsagePiece(more_in, more_out):
-                self._usage = TokenUsage(self._usage.input_tokens + more_in, self._usage.output_tokens + more_out)
-            case StopPiece(reason):
-                reply.stop_reason = reason
+    async def _settle(self, stop: StopReason) -> str | None:
+        """Why it could not be written, or None."""
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + self._limits.settle_timeout):
+                await self._steps.settle(stop)
+        except TranscriptError as exc:
+            return str(exc)
+        return None
 
-    async def _run_calls(self, calls: list[ToolUseBlock]) -> None:
-        assert self._calls is not None, calls  # noqa: S101 - made together with the message that holds the calls
-        await self._calls.run(self._limits.parallel_tools)
-        await self._persist_results()
-
-    async def _persist_results(self) -> None:
-        calls, self._calls = self._calls, None
-        results = calls.results() if calls is not None else []
-        if results:
-            self._conversation.add(TranscriptMessage("user", [*results], origin="tool"))
-            await self._conversation.sync()
-
-    async def _settle(self, stop: StopReason) -> None:
-        """After the end: keep the half answer that the user has seen, and give open calls their results."""
-        if self._reply is not None and (self._reply.text or self._reply.thinking):
-            self._reply.calls.clear()  # calls of an answer that was cut off were never meant to run
-            self._reply.stop_reason = stop
-            message = self._reply.message()
-            self._text = message.text
-            self._conversation.add(message)
-            await self._conversation.sync()
-        if self._calls is not None:
-            self._calls.close()
-            await self._persist_results()
+    def _tell_the_end(self, stop: StopReason, error: str | None) -> PromptResult:
+        usage = self._caller.usage
+        if error is not None:
+            self._say("error", {"message": error})
+        self._say("token_usage", msgspec.to_builtins(usage))
+        self._say("done", {"stop_reason": stop})
+        self._voice.fall_silent()
+        calls = [view_of(call) for call in self._steps.client_calls] if stop == "tool_calls" else []
+        return PromptResult(self._steps.text, stop, self._voice.events(), usage, error, calls)
 
     def _say(self, name: str, data: dict[str, Any]) -> None:
-        said = self._output.event(name, {**data, "run_id": self._run.run_id})
-        if data.get("phase") == "update":
-            return
-        if len(self._events) < self._limits.recorded_events:
-            self._events.append(said)
-        else:
-            self._unrecorded += 1
+        self._voice.say(name, data)
+        if name in {"permission_required", "permission_decided"}:
+            if self._brain.approvals.pending():
+                self._clock.pause()  # it is a person's time that passes
+            else:
+                self._clock.go_on()

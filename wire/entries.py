@@ -3,12 +3,16 @@
 ```
 {"type":"session","version":1,"id":"...","created":"2026-01-31T10:00:00Z","cwd":"/work"}
 {"type":"message","seq":3,"ts":1769853600.1,"message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
+{"type":"call","seq":6,"ts":1769853650.3,"record":{"id":"c1","name":"exec","state":"RUNNING","started_at":...,"audit":[...]}}
 {"type":"compaction","seq":9,"ts":1769853700.2,"summary":"...","kept_from":7}
+{"type":"cache-ttl","seq":10,"ts":1769853700.9,"provider":"openai","model":"gpt-5"}
 ```
+A ``call`` entry is written at each move of a tool call, before the move takes effect; the last one of an id holds.
 An entry of a type that this version does not know is kept as it is (``OtherEntry``), so that a later version's
 transcripts can be read as far as they are understood.
 """
 
+from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -16,9 +20,17 @@ import msgspec
 __all__ = [
     "FORMAT_VERSION",
     "Block",
+    "CacheTtlEntry",
+    "CallApproval",
+    "CallEntry",
+    "CallMove",
+    "CallRecord",
+    "CallState",
     "CompactionEntry",
+    "Decision",
     "Entry",
     "ImageBlock",
+    "KnownEntry",
     "MessageEntry",
     "Origin",
     "OtherEntry",
@@ -74,23 +86,28 @@ class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"
 
 
 class ToolResultBlock(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_result"):
-    """What a call came to; ``content`` is any JSON."""
+    """What a call came to; ``content`` is any JSON, ``images`` are what it shows beside it."""
 
     tool_use_id: str
     content: Any
     is_error: bool = False
+    images: list[ImageBlock] = []
 
 
 Block: TypeAlias = TextBlock | ThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
 
 
 class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of the conversation. ``stop_reason`` belongs to assistant messages, ``origin`` to user messages."""
+    """One message of the conversation. ``stop_reason`` belongs to assistant messages, ``origin`` to user messages.
+
+    ``from_session`` names the session that a user message came from, where that is another one.
+    """
 
     role: Literal["user", "assistant"]
     content: list[Block]
     origin: Origin = "prompt"
     stop_reason: str | None = None
+    from_session: str | None = None
 
     @property
     def text(self) -> str:
@@ -120,6 +137,79 @@ class CompactionEntry(msgspec.Struct, frozen=True, tag_field="type", tag="compac
     kept_from: int
 
 
+Decision = Literal["allow", "deny"]
+"""What may be said about a call that awaits approval."""
+
+
+class CallState(StrEnum):
+    """Where a tool call stands. Which moves there are is its agent's affair."""
+
+    PENDING = "PENDING"
+    AWAITING_APPROVAL = "AWAITING_APPROVAL"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    DENIED = "DENIED"
+    SEALED = "SEALED"
+
+
+class CallApproval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person is asked, ``reason`` says why; ``decision`` None: not decided yet. ``by`` names who decided."""
+
+    reason: str = ""
+    decision: Decision | None = None
+    note: str | None = None
+    by: str | None = None
+
+
+class CallMove(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a call's history: the state it took (or had, when only something was noted), and when."""
+
+    state: CallState
+    ts: float
+    note: str | None = None
+
+
+class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One tool call and its history. Times are Unix times in seconds.
+
+    ``input`` is not repeated in a transcript: it stands in the message that makes the call. ``result`` is the content
+    of the call's result, ``images`` what belongs to it; ``error`` is set where the call did not succeed. ``client``:
+    whoever sent the prompt carries it out, and the next prompt brings its result.
+    """
+
+    id: str
+    name: str
+    state: CallState
+    input: Any = msgspec.UNSET
+    approval: CallApproval | None = None
+    result: Any = msgspec.UNSET
+    images: list[ImageBlock] = []
+    error: str | None = None
+    started_at: float | None = None
+    completed_at: float | None = None
+    duration_ms: float | None = None
+    client: bool = False
+    audit: list[CallMove] = []
+
+
+class CallEntry(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
+    """A tool call has moved, or a decision about it was noted."""
+
+    seq: int
+    ts: float
+    record: CallRecord
+
+
+class CacheTtlEntry(msgspec.Struct, frozen=True, tag_field="type", tag="cache-ttl"):
+    """At this moment this model had the whole conversation before it: what it keeps of it begins to age."""
+
+    seq: int
+    ts: float
+    provider: str
+    model: str
+
+
 class OtherEntry(msgspec.Struct, frozen=True):
     """An entry of a type unknown here: its type, its seq (0 if it has none) and its line without the LF."""
 
@@ -128,4 +218,5 @@ class OtherEntry(msgspec.Struct, frozen=True):
     line: bytes
 
 
-Entry: TypeAlias = MessageEntry | CompactionEntry | OtherEntry
+KnownEntry: TypeAlias = MessageEntry | CompactionEntry | CallEntry | CacheTtlEntry
+Entry: TypeAlias = KnownEntry | OtherEntry

@@ -10,8 +10,10 @@ import msgspec
 
 __all__ = [
     "EMPTY",
+    "AgentStatus",
     "AssistantMessage",
     "Background",
+    "Bookmark",
     "ErrorBody",
     "ImageContent",
     "Message",
@@ -81,7 +83,13 @@ class ImageContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """``prompt``: run one turn to its end. ``streaming_behavior`` says what to do when a run is in progress."""
+    """``prompt``: run one turn to its end. ``streaming_behavior`` says what to do when a run is in progress.
+
+    ``client_tools``: definitions (``name``, ``description``, ``parameters``) of tools that the caller carries out; the
+    run ends with their calls, and ``tool_results`` (``tool_use_id``, ``content``, ``is_error``) of a next prompt answer
+    them. ``history_turns``: how many user messages the model sees at most. ``from_session`` names another session that
+    the text comes from.
+    """
 
     text: str
     images: list[ImageContent] = []
@@ -89,6 +97,8 @@ class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     run_id: str | None = None
     client_tools: list[dict[str, Any]] = []
     tool_results: list[dict[str, Any]] = []
+    history_turns: int | None = None
+    from_session: str | None = None
 
 
 class TextParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -109,13 +119,17 @@ class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class PromptResult(msgspec.Struct, frozen=True):
-    """The end of a run: its final text, why it stopped, its events without the text pieces, what it cost."""
+    """The end of a run: its final text, why it stopped, its events without the text pieces, what it cost.
+
+    ``calls``: the tool calls (``id``, ``name``, ``input``) that the caller is to carry out (``tool_calls``).
+    """
 
     text: str = ""
     stop_reason: StopReason = "stop"
     events: list[dict[str, Any]] = []
     usage: TokenUsage = TokenUsage()
     error: str | None = None
+    calls: list[dict[str, Any]] = []
 
 
 class SessionResult(msgspec.Struct, frozen=True):
@@ -123,6 +137,29 @@ class SessionResult(msgspec.Struct, frozen=True):
 
     session_id: str
     session_file: str | None = None
+
+
+class Bookmark(msgspec.Struct, frozen=True):
+    """A place in a conversation: the seq of an entry, and its Unix time in seconds."""
+
+    seq: int
+    ts: float
+
+
+class AgentStatus(msgspec.Struct, frozen=True):
+    """Where an agent stands. READY: it waits for a prompt; WORKING; PAUSED: all that is left to do waits for a person.
+
+    ``step_count``: model calls of the latest run. ``last_safe_index``: the last message after which no tool call is
+    open (-1: none). ``cursor``: the seq of the last event; ``bookmark``: of the last message that was persisted.
+    ``pending_permissions``: ids of the calls that wait for a decision.
+    """
+
+    state: Literal["READY", "WORKING", "PAUSED"] = "READY"
+    step_count: int = 0
+    last_safe_index: int = -1
+    cursor: int = 0
+    bookmark: Bookmark | None = None
+    pending_permissions: list[str] = []
 
 
 class StateResult(msgspec.Struct, frozen=True):
@@ -138,6 +175,7 @@ class StateResult(msgspec.Struct, frozen=True):
     thinking: str | None = None
     pending: int = 0
     background: int = 0
+    status: AgentStatus | None = None
 
 
 class MessagesResult(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from wire.entries import FORMAT_VERSION, CompactionEntry, Entry, MessageEntry, OtherEntry, SessionHeader
+from wire.entries import FORMAT_VERSION, Entry, KnownEntry, OtherEntry, SessionHeader
 from wire.framing import DECODE_ERRORS
 from wire.transcript_repair import (
     MAX_ENTRY_BYTES,
@@ -50,12 +50,10 @@ class _LooseEntry(msgspec.Struct, frozen=True):
     seq: Any = None
 
 
-_KNOWN_TYPES = frozenset({"message", "compaction"})
+_KNOWN_TYPES = frozenset({"message", "compaction", "call", "cache-ttl"})
 _loose_decoder = msgspec.json.Decoder(_LooseEntry)
 _header_decoder = msgspec.json.Decoder(SessionHeader)
-_entry_decoder: msgspec.json.Decoder[MessageEntry | CompactionEntry] = msgspec.json.Decoder(
-    MessageEntry | CompactionEntry
-)
+_entry_decoder: msgspec.json.Decoder[KnownEntry] = msgspec.json.Decoder(KnownEntry)
 
 
 def read_header(path: str | os.PathLike[str]) -> SessionHeader:
@@ -89,6 +87,7 @@ class TranscriptWriter:
         self.header = header
         self.report = report
         self._name_is_new = False
+        self._lost: TranscriptError | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: SessionHeader) -> Self:
@@ -128,19 +127,25 @@ class TranscriptWriter:
             os.close(descriptor)
             raise
 
-    def append(self, entry: MessageEntry | CompactionEntry) -> None:
+    def append(self, entry: KnownEntry) -> None:
         """Write one entry, whole or not at all; it is safe from a power cut only after ``sync``."""
         self._write(self._encoder.encode(entry) + b"\n")
 
     def sync(self) -> None:
-        """Force what was appended to the disk, and the first time the new file's name."""
+        """Force what was appended to the disk, and the first time the new file's name.
+
+        Once this has failed, writing and syncing fail for good: the kernel may have dropped what it could not write,
+        and would call the next sync a success. Open the transcript again to see what is left.
+        """
+        self._raise_if_lost()
         try:
             os.fsync(self._descriptor)
             if self._name_is_new:
                 sync_directory(self.path.parent)
                 self._name_is_new = False
         except OSError as exc:
-            raise TranscriptError(f"cannot write the transcript {self.path}: {exc.strerror}") from exc
+            self._lost = TranscriptError(f"cannot write the transcript {self.path}: {exc.strerror}")
+            raise self._lost from exc
 
     def close(self) -> None:
         """Give the lock back. Harmless when closed already."""
@@ -148,7 +153,12 @@ class TranscriptWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise TranscriptError(f"{self._lost}; what was written last may be lost")
+
     def _write(self, line: bytes) -> None:
+        self._raise_if_lost()
         whole = os.fstat(self._descriptor).st_size
         rest = memoryview(line)
         try:

@@ -1,7 +1,7 @@
 """What a model is to the agent: an async iterator of typed pieces. A new model is one file beside this one."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -22,11 +22,19 @@ __all__ = [
 
 
 class ModelError(Exception):
-    """The model failed; the message is for the user. ``transient``: the same call may succeed later."""
+    """The model failed; the message is for the user.
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    ``transient``: the same call may succeed later, after ``retry_after`` seconds where the server named a time.
+    ``overflow``: the conversation is too long for the model; a shorter one may be answered.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None, overflow: bool = False
+    ) -> None:
         super().__init__(message)
         self.transient = transient
+        self.retry_after = retry_after
+        self.overflow = overflow
 
 
 class TextPiece(msgspec.Struct, frozen=True):
@@ -42,7 +50,11 @@ class ThinkingPiece(msgspec.Struct, frozen=True):
 
 
 class CallPiece(msgspec.Struct, frozen=True):
-    """One complete tool call."""
+    """One complete tool call. ``id`` is unique in the conversation.
+
+    ``input`` is an object. What the model sent instead of one is passed on as it is, text that is no JSON as that text:
+    it fits no tool, so the call fails as a call with wrong arguments does.
+    """
 
     id: str
     name: str
@@ -74,13 +86,17 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One model call. ``step_id`` is unique in the conversation: a model that must invent call ids builds on it."""
+    """One model call. ``step_id`` is unique in the conversation: a model that must invent call ids builds on it.
+
+    ``purpose``: go on with the conversation, or summarise the text that is its only message.
+    """
 
     step_id: str
     messages: Sequence[TranscriptMessage]
     system_prompt: str = ""
     thinking: str = "off"
     tools: Sequence[ToolDefinition] = ()
+    purpose: Literal["answer", "summary"] = "answer"
 
 
 class Model(Protocol):
@@ -96,6 +112,20 @@ class Model(Protocol):
         """Which one it is."""
         ...
 
+    @property
+    def needs_alternation(self) -> bool:
+        """Whether it takes only conversations in which user and model take turns."""
+        ...
+
+    @property
+    def keeps_cache(self) -> bool:
+        """Whether it answers faster, or for less, when it has seen the beginning of a conversation shortly before."""
+        ...
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Answer; raises ModelError. The caller closes the generator."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back what it holds open between calls; it may be called again afterwards all the same."""
         ...

@@ -1,29 +1,61 @@
 """Which models there are, and how one is opened by name."""
 
+import os
+from collections.abc import Mapping
+
 from agent.models.base import Model
 from agent.models.scripted import Faults, ScriptedModel
 
 __all__ = ["MODELS", "UnknownModel", "open_model"]
 
-MODELS: dict[str, tuple[str, ...]] = {"scripted": ("scripted", "scripted-small", "scripted-large")}
-"""Provider to its models, the default first. All of these work offline."""
+MODELS: dict[str, tuple[str, ...]] = {"scripted": ("scripted", "scripted-small", "scripted-large"), "openai": ()}
+"""Provider to its models, the default first; none are listed where any name may be one. The first provider is offline.
+"""
 
 
 class UnknownModel(ValueError):
-    """No provider or model of that name; the message lists what there is."""
+    """No such provider or model, or one that cannot be used as things are set; the message says what there is."""
 
 
-def open_model(provider: str | None, model: str | None, faults: Faults) -> Model:
-    """Open a model by provider and name, by name alone, or by ``provider/name``."""
+def open_model(
+    provider: str | None,
+    model: str | None,
+    faults: Faults,
+    *,
+    base_url: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    offline: bool = False,
+) -> Model:
+    """Open a model by provider and name, by name alone, or by ``provider/name``; connects to nothing yet.
+
+    ``base_url`` and ``environment`` (default: this process's own) are for the provider openai, see
+    ``agent.models.openai_endpoint``; ``offline`` refuses it. Raises UnknownModel.
+    """
     if model is not None and provider is None and "/" in model:
         provider, model = model.split("/", 1)
     provider = provider or _provider_of(model)
     if provider not in MODELS:
         raise UnknownModel(f"unknown provider {provider!r}; there is: {', '.join(MODELS)}")
+    if provider == "openai":
+        if offline:
+            raise UnknownModel("the provider openai needs the network, and --offline forbids it")
+        return _open_openai(model, base_url, os.environ if environment is None else environment)
     name = model or MODELS[provider][0]
     if name not in MODELS[provider]:
         raise UnknownModel(f"unknown model {name!r} of provider {provider!r}; there is: {', '.join(MODELS[provider])}")
     return ScriptedModel(name, faults)
+
+
+def _open_openai(model: str | None, base_url: str | None, environment: Mapping[str, str]) -> Model:
+    from agent.models.openai import OpenAIModel  # noqa: PLC0415 - few workers need it
+    from agent.models.openai_endpoint import BadEndpoint, read_endpoint  # noqa: PLC0415 - the same
+
+    if not model:
+        raise UnknownModel("the provider openai has no default model: name one with --model")
+    try:
+        return OpenAIModel(model, read_endpoint(base_url, environment))
+    except BadEndpoint as exc:
+        raise UnknownModel(str(exc)) from exc
 
 
 def _provider_of(model: str | None) -> str:

@@ -1,29 +1,73 @@
-"""What a tool is to the agent: a name, a validated input, and one async call that returns text or fails clearly."""
+"""What a tool is to the agent: a name, a validated input, and one async call that returns a result or fails clearly."""
 
-import os
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-__all__ = ["Tool", "ToolContext", "ToolError", "confined", "definition_of"]
+from agent.tools.definitions import input_schema
+from agent.tools.ledger import FileLedger
+from wire.entries import ImageBlock
+
+if TYPE_CHECKING:
+    from agent.processes.registry import ProcessRegistry  # heavy, and not needed to say what a tool is
+
+__all__ = ["Effects", "ErrorType", "Tool", "ToolContext", "ToolError", "ToolOutput", "definition_of"]
+
+ErrorType: TypeAlias = Literal["validation", "runtime", "logical", "aborted", "denied"]
+
+Effects: TypeAlias = Literal["read", "write", "run", "none"]
+"""What a call may do to the world (``none``: it touches only the agent itself). Mode readonly allows read and none."""
 
 
 class ToolError(Exception):
-    """The call failed; the message is for the model. ``error_type``: validation, runtime, logical or aborted."""
+    """The call failed; the message, the note and the recommendations are for the model."""
 
-    def __init__(self, message: str, error_type: str = "runtime", *, retryable: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        error_type: ErrorType = "runtime",
+        *,
+        retryable: bool = False,
+        note: str | None = None,
+        recommendations: Sequence[str] = (),
+    ) -> None:
         super().__init__(message)
-        self.error_type = error_type
+        self.error_type: ErrorType = error_type
         self.retryable = retryable
+        self.note = note
+        self.recommendations = list(recommendations)
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """A result: what the model reads, facts for people and programs beside it (``details``), and images."""
+
+    text: str
+    details: dict[str, Any] = {}
+    images: list[ImageBlock] = []
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a call may use: the confining directory (a real path), an environment, and a place to show progress."""
+    """What a call may use: the confining directory (a real path), an environment, and a place to show progress.
+
+    ``outputs`` is the directory (a real path; made when first needed) for the full text of results that were cut;
+    the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths). ``allow_outside`` lifts
+    the confinement to ``cwd``.
+    """
 
     cwd: str
     environment: dict[str, str]
     report: Callable[[str], None]
+    """Takes the last 2,000 characters of a call's output so far."""
+    call_id: str = ""
+    files: FileLedger = msgspec.field(default_factory=FileLedger)
+    processes: "ProcessRegistry | None" = None
+    """The registry of background processes; None: nothing may go to the background."""
+    scope_key: str = ""
+    session_key: str = ""
+    outputs: str = ""
+    readable: tuple[str, ...] = ()
+    allow_outside: bool = False
 
 
 class Tool(Protocol):
@@ -40,6 +84,11 @@ class Tool(Protocol):
         ...
 
     @property
+    def effects(self) -> Effects:
+        """See there."""
+        ...
+
+    @property
     def timeout(self) -> float | None:
         """See the class."""
         ...
@@ -49,22 +98,11 @@ class Tool(Protocol):
         """What the model's JSON must decode to."""
         ...
 
-    async def run(self, arguments: Any, context: ToolContext) -> str:
+    async def run(self, arguments: Any, context: ToolContext) -> str | ToolOutput:
         """Do it; ``arguments`` is an ``input_type``. Raises ToolError. A cancelled call leaves nothing running."""
         ...
 
 
 def definition_of(tool: Tool) -> dict[str, Any]:
     """The JSON schema of a tool's input."""
-    return msgspec.json.schema(tool.input_type)
-
-
-def confined(cwd: str, path: str) -> str:
-    """The real path of ``path`` taken from ``cwd``; raises ToolError when it lies outside."""
-    try:
-        real = os.path.realpath(os.path.join(cwd, path))  # noqa: PTH118 - os.path joins and resolves without surprises
-    except (OSError, ValueError) as exc:
-        raise ToolError(f"{path!r} is no path: {exc}", "validation") from exc
-    if real != cwd and not real.startswith(cwd.rstrip("/") + "/"):
-        raise ToolError(f"{path} lies outside the working directory {cwd}", "validation")
-    return real
+    return input_schema(tool.input_type)

@@ -1,148 +1,195 @@
-"""The tool ``exec``: run a shell command in the foreground, in its own session; nothing of it outlives the call."""
+"""The tool ``exec``: run a shell command; wait for it as long as the call allows, and leave it running after that."""
 
-import os
-import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
 import trio
 
-from agent.tools.base import ToolContext, ToolError, confined
-from agent.tools.processes import stop_tree, wait_exited
-from agent.tools.truncation import TailBuffer
+from agent.processes.registry import ProcessRegistry
+from agent.processes.session import Session
+from agent.processes.spawn import Command, SpawnFailed
+from agent.processes.tree import MARK_VARIABLE
+from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.places import locate
+from agent.tools.truncation import TAIL_CHARS, shorten
 
-__all__ = ["ExecTool"]
+__all__ = ["ExecInput", "ExecTool", "yield_window"]
 
 _DEFAULT_TIMEOUT = 1800.0
+_DEFAULT_YIELD_MS = 10_000
+_YIELD_BOUNDS_MS = (10, 120_000)
 _UPDATE_INTERVAL = 0.05
-_REFUSED_VARIABLES = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV", "ENV"})
-_READ_BYTES = 64 * 1024
+_REFUSED_VARIABLES = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV", "ENV", MARK_VARIABLE})
+_REFUSED_PREFIXES = ("LD_", "DYLD_", "POOL_")
+"""What makes other programs run than the command names, and the marks by which a command's processes are found."""
 
 
 class ExecInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``workdir`` inside the working directory; ``timeout`` in seconds, 0 for none."""
+    """``workdir`` is taken from the working directory; ``pty`` gives the command a terminal.
+
+    The call waits ``yield_ms`` milliseconds (10,000 unless told), with ``background`` not at all; a command that still
+    runs then goes on in the background. ``timeout`` in seconds, 0 for none, ends it there too.
+    """
 
     command: str
     workdir: str = "."
     env: dict[str, str] = {}
+    yield_ms: float | None = None
+    background: bool = False
     timeout: Annotated[float, msgspec.Meta(ge=0)] = _DEFAULT_TIMEOUT
+    pty: bool = False
 
 
 class ExecTool:
-    """Run a command with the shell; its output (stdout and stderr in one) is the result."""
+    """Run a command with the shell; its output is the result, or the name under which it goes on."""
 
     name = "exec"
-    description = "Run a shell command in the foreground; returns stdout and stderr, the end of it if it is long."
+    description = (
+        "Run a shell command. Returns stdout and stderr, the end of it if it is long. A command that takes longer than "
+        "yield_ms goes on in the background, where the process tool follows it up; servers and watchers belong there "
+        "from the start (background: true). What a command leaves running when it ends is stopped. timeout: seconds "
+        "until it is stopped, in the background too (1800 unless told, 0 for never). pty: true gives it a terminal."
+    )
+    effects: ClassVar[Effects] = "run"
     timeout: ClassVar[float | None] = None
     input_type = ExecInput
 
-    async def run(self, arguments: ExecInput, context: ToolContext) -> str:
+    async def run(self, arguments: ExecInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        buffer = TailBuffer()
-        with trio.move_on_after(arguments.timeout or float("inf")) as clock:
-            async with _running(arguments, context) as process:
-                await _follow(process, buffer, context)
-        if clock.cancelled_caught:
-            raise ToolError(_text(buffer, f"(Command timed out after {arguments.timeout:g} s)"), "runtime")
-        return _outcome(process.returncode, buffer)
+        if context.processes is not None:
+            return await _run(arguments, context, context.processes)
+        return await _run_alone(arguments, context)
 
 
-@asynccontextmanager
-async def _running(arguments: ExecInput, context: ToolContext) -> AsyncIterator["subprocess.Popen[bytes]"]:
-    process = _spawn(arguments, context)
+def yield_window(arguments: ExecInput) -> float:
+    """Seconds that the call waits before its command goes to the background."""
+    if arguments.background:
+        return 0.0
+    asked = _DEFAULT_YIELD_MS if arguments.yield_ms is None else arguments.yield_ms
+    shortest, longest = _YIELD_BOUNDS_MS
+    return min(max(asked, shortest), longest) / 1000
+
+
+async def _run_alone(arguments: ExecInput, context: ToolContext) -> ToolOutput:
+    """Where there is no registry there is one for this call, which ends with it."""
+    outcome: ToolOutput | ToolError
+    async with trio.open_nursery() as nursery:
+        registry = ProcessRegistry(allow_background=False)
+        await nursery.start(registry.run)
+        try:
+            outcome = await _run(arguments, context, registry)
+        except ToolError as exc:  # taken out by hand: a nursery would wrap it into a group
+            outcome = exc
+        nursery.cancel_scope.cancel()
+    if isinstance(outcome, ToolError):
+        raise outcome
+    return outcome
+
+
+async def _run(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ToolOutput:
+    session = _start(arguments, context, registry)
+    warnings = _warnings(arguments, session, registry)
+    await _wait(session, context, yield_window(arguments) if registry.allow_background else float("inf"))
+    if session.exited:
+        return _result(session, warnings, context.outputs)
+    registry.background(session)
+    return ToolOutput(_still_running(session, warnings), session.details())
+
+
+# --- starting ---------------------------------------------------------------------------------------------------------
+
+
+def _start(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> Session:
+    command = Command(
+        line=arguments.command,
+        cwd=_checked_workdir(arguments.workdir, context),
+        environment={**context.environment, **_checked_environment(arguments.env)},
+        timeout=arguments.timeout or None,
+        terminal=arguments.pty,
+        takes_input=registry.allow_background,
+    )
     try:
-        yield process
-    finally:
-        await stop_tree(process)
-        assert process.stdout is not None  # noqa: S101 - tells the type checker what PIPE means
-        process.stdout.close()
+        return registry.start(command, scope_key=context.scope_key, session_key=context.session_key)
+    except SpawnFailed as exc:
+        raise ToolError(str(exc)) from exc
 
 
-def _spawn(arguments: ExecInput, context: ToolContext) -> "subprocess.Popen[bytes]":
-    workdir = confined(context.cwd, arguments.workdir)
-    if not Path(workdir).is_dir():
-        raise ToolError(f"workdir {arguments.workdir} is no directory", "validation")
-    shell = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
-    try:
-        process = subprocess.Popen(
-            [shell, "-c", arguments.command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            cwd=workdir,
-            env={**context.environment, **_checked_environment(arguments.env)},
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as exc:
-        raise ToolError(f"cannot run the command: {exc}") from exc
-    assert process.stdout is not None  # noqa: S101 - tells the type checker what PIPE means
-    os.set_blocking(process.stdout.fileno(), False)
-    return process
+def _checked_workdir(workdir: str, context: ToolContext) -> str:
+    path = locate(context, workdir).path
+    if not Path(path).is_dir():
+        raise ToolError(f"workdir {workdir} is no directory", "validation")
+    return path
 
 
 def _checked_environment(extra: dict[str, str]) -> dict[str, str]:
     for name in extra:
-        if name in _REFUSED_VARIABLES or name.startswith(("LD_", "DYLD_")):
+        if name in _REFUSED_VARIABLES or name.startswith(_REFUSED_PREFIXES):
             raise ToolError(f"the variable {name} may not be set", "validation")
     return extra
 
 
-async def _follow(process: "subprocess.Popen[bytes]", buffer: TailBuffer, context: ToolContext) -> None:
-    """Read output until the shell has exited, then what is left in the pipe without waiting for who else holds it."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_read_output, process, buffer, context)
-        await wait_exited(process)
-        nursery.cancel_scope.cancel()
-    _drain(process, buffer)
-    buffer.feed(b"", final=True)
-    context.report(buffer.tail())
+def _warnings(arguments: ExecInput, session: Session, registry: ProcessRegistry) -> str:
+    warnings = [] if session.warning is None else [session.warning]
+    if arguments.background and not registry.allow_background:
+        warnings.append("nothing may go to the background here; the call waited for the end of the command")
+    return "".join(f"Warning: {warning}.\n" for warning in warnings)
 
 
-async def _read_output(process: "subprocess.Popen[bytes]", buffer: TailBuffer, context: ToolContext) -> None:
-    assert process.stdout is not None  # noqa: S101 - tells the type checker what PIPE means
-    descriptor = process.stdout.fileno()
-    next_update, shown = trio.current_time(), True
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+async def _wait(session: Session, context: ToolContext, window: float) -> None:
+    """Wait for the end, or for the window to pass, telling progress meanwhile. Cancelled, it ends the command first."""
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_tell_progress, session, context)
+            with trio.move_on_after(window):
+                await session.ended.wait()
+            nursery.cancel_scope.cancel()
+    except BaseException:  # a nursery makes a group of what cancels it
+        session.stop()
+        with trio.CancelScope(shield=True):  # its registry bounds it
+            await session.ended.wait()
+        raise
+    if session.fresh.is_set():
+        _tell(session, context)
+
+
+async def _tell_progress(session: Session, context: ToolContext) -> None:
     while True:
-        with trio.move_on_at(float("inf") if shown else next_update):
-            await trio.lowlevel.wait_readable(descriptor)
-            try:
-                data = os.read(descriptor, _READ_BYTES)
-            except BlockingIOError:
-                continue
-            if not data:
-                return
-            buffer.feed(data)
-            shown = False
-        if not shown and trio.current_time() >= next_update:
-            context.report(buffer.tail())
-            next_update, shown = trio.current_time() + _UPDATE_INTERVAL, True
+        await session.fresh.wait()
+        _tell(session, context)
+        await trio.sleep(_UPDATE_INTERVAL)
 
 
-def _drain(process: "subprocess.Popen[bytes]", buffer: TailBuffer) -> None:
-    assert process.stdout is not None  # noqa: S101 - tells the type checker what PIPE means
-    for _ in range(64):  # a pipe holds 64 KiB; a left-over child that goes on writing must not keep us here
-        try:
-            data = os.read(process.stdout.fileno(), _READ_BYTES)
-        except BlockingIOError:
-            return
-        if not data:
-            return
-        buffer.feed(data)
+def _tell(session: Session, context: ToolContext) -> None:
+    session.fresh = trio.Event()
+    context.report(session.output.tail(TAIL_CHARS))
 
 
-def _outcome(returncode: int, buffer: TailBuffer) -> str:
-    if returncode == 0:
-        return buffer.text() or "(no output)"
-    how = f"was killed by signal {-returncode}" if returncode < 0 else f"exited with code {returncode}"
-    text = _text(buffer, f"(Command {how})")
-    if returncode < 0 or returncode in {126, 127}:
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def _result(session: Session, warnings: str, outputs: str) -> ToolOutput:
+    said = shorten(session.output.text(), keep="end", outputs=outputs, lost=session.output.truncated)
+    note = _end_note(session)
+    text = warnings + ("\n".join(part for part in (said, note) if part) or "(no output)")
+    if session.status == "failed":
         raise ToolError(text)
-    return text
+    return ToolOutput(text, session.details())
 
 
-def _text(buffer: TailBuffer, note: str) -> str:
-    return f"{buffer.text()}\n{note}".lstrip("\n")
+def _end_note(session: Session) -> str:
+    if session.timed_out:
+        return f"(Command timed out after {session.command.timeout:g} s)"
+    if session.exit_signal is not None:
+        return f"(Command was killed by signal {session.exit_signal})"
+    return f"(Command exited with code {session.exit_code})" if session.exit_code else ""
+
+
+def _still_running(session: Session, warnings: str) -> str:
+    return (
+        f"{warnings}The command still runs in the background (session {session.id}, pid {session.pid}). "
+        "Follow it up with the process tool: poll, log, write, submit, send_keys, paste, kill."
+    )

@@ -114,10 +114,13 @@ async def worker(
     def crash(code: int) -> None:
         client.crashed_with = code
 
-    parts = assemble(parse_options(["--mode", "rpc", *arguments]), output, Faults(output.raw, crash))
+    hooks = () if "--hooks" in arguments else ("--no-hooks",)
+    assembled = assemble(
+        parse_options(["--mode", "rpc", *hooks, *arguments]), output, Faults(output.raw, crash), limits
+    )
 
     async def serve() -> None:
-        client.exit_code = await converse(parts, output, stdin, stdout, limits)
+        client.exit_code = await converse(assembled, stdin, stdout)
         await stdout.aclose()
 
     async with trio.open_nursery() as nursery:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agent.options import Options, UsageError, help_text, parse_options
+from agent.flags import FLAGS, help_text
+from agent.options import Options, UsageError, parse_options
 
 
 def test_every_flag_of_a_profile_is_understood() -> None:
@@ -13,6 +14,10 @@ def test_every_flag_of_a_profile_is_understood() -> None:
         *("--extension", "e", "--no-extensions", "--skill", "s", "--no-skills"),
         *("--prompt-template", "t", "--no-prompt-templates", "--no-context-files"),
         *("--session-dir", "d", "--session", "f", "--offline"),
+        *("--deny-tools", "exec", "--deny-tools", "write,edit", "--require-approval", "process"),
+        *("--permission-mode", "approval", "--allow-outside", "--no-background"),
+        *("--hooks", "a.py", "--hooks", "b.py", "--no-hooks", "--base-url", "http://localhost/v1"),
+        *("--context-tokens", "32000", "--history-turns", "9", "--max-steps", "7", "--timeout", "1.5"),
     ]
     assert parse_options(arguments) == Options(
         mode="rpc",
@@ -34,6 +39,18 @@ def test_every_flag_of_a_profile_is_understood() -> None:
         session_dir="d",
         session="f",
         offline=True,
+        deny_tools=["exec", "write", "edit"],
+        require_approval=["process"],
+        permission_mode="approval",
+        allow_outside=True,
+        no_background=True,
+        hooks=["a.py", "b.py"],
+        no_hooks=True,
+        base_url="http://localhost/v1",
+        context_tokens=32_000,
+        history_turns=9,
+        max_steps=7,
+        timeout=1.5,
     )
 
 
@@ -51,6 +68,10 @@ def test_a_value_may_begin_with_a_dash() -> None:
         (["--mode", "dance"], "mode"),
         (["--mode", "rpc", "--thinking", "much"], "thinking"),
         (["--mode", "rpc", "--offline=yes"], "takes no value"),
+        (["--mode", "rpc", "--permission-mode", "yolo"], "permission_mode"),
+        (["--mode", "rpc", "--max-steps", "0"], "max_steps"),
+        (["--mode", "rpc", "--timeout", "soon"], "timeout"),
+        (["--mode", "rpc", "--context-tokens", "12"], "context_tokens"),
         (["--mode", "rpc", "-p", "x"], "exclude each other"),
         (["--mode", "rpc", "--no-session", "--continue"], "exclude each other"),
     ],
@@ -65,3 +86,13 @@ def test_help_names_every_flag() -> None:
     text = help_text("models: none")
     assert "--append-system-prompt TEXT|FILE" in text
     assert text.endswith("models: none\n")
+
+
+def test_help_stands_in_groups_that_no_line_breaks() -> None:
+    lines = help_text("").splitlines()
+    assert "tools and permissions:" in lines
+    assert max(map(len, lines)) <= 120
+
+
+def test_every_flag_sets_a_field_of_the_options() -> None:
+    assert {flag.field for flag in FLAGS.values()} == set(Options.__struct_fields__)

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 import trio
 
+from agent.hooks import AgentEnd, Hooks
 from tests.agent.inprocess import SMALL, Client, worker
 from wire.messages import PromptResult
 
@@ -181,6 +182,37 @@ async def test_no_steer_outlives_the_run_it_was_for(ending: str, autojump_clock:
         assert "for the old run" not in (await client.prompt("RECALL")).text
 
 
+async def test_a_run_that_is_ending_accepts_no_steer_and_the_next_prompt_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ending, go_on = trio.Event(), trio.Event()
+
+    async def linger(_hooks: Hooks, _end: AgentEnd) -> None:
+        ending.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(Hooks, "agent_end", linger)
+    async with worker("--no-session") as client:
+        first = await client.send("prompt", text="one")
+        await ending.wait()
+        assert await client.refused("steer", text="too late") == "not_running"
+        assert await client.refused("follow_up", text="too late") == "not_running"
+        second = await client.send("prompt", text="RECALL")
+        await client.event("state_changed", reason="run_replaced")
+        go_on.set()
+        assert result_of(await client.answer(first)).text == 'You said: "one". (turn 1)'
+        assert result_of(await client.answer(second)).text == 'Earlier you said: ["one"]'
+
+
+async def test_a_steer_that_comes_during_an_answer_that_is_cut_off_is_read(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text="DELAY=1000 LENGTH")
+        await client.call("steer", text="and now?")
+        assert "and now?" in result_of(await client.answer(prompt)).text
+
+
 async def test_a_kept_steer_does_not_follow_into_another_conversation() -> None:
     async with worker("--no-session") as client:
         await client.send("prompt", text="HANG")
@@ -218,7 +250,7 @@ async def test_events_kept_for_the_result_are_bounded() -> None:
     async with worker("--no-session", limits=limits) as client:
         result = await client.prompt("TOOL:nothing {} TOOL:nothing {}")
     assert len(result.events) == 6
-    assert result.events[-1] == {"event": "left_out", "data": {"events": 8}}
+    assert result.events[-1] == {"event": "left_out", "data": {"events": 6}}
 
 
 async def test_run_time_settings_hold_from_the_next_model_call_on() -> None:

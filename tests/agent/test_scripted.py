@@ -5,7 +5,16 @@ from contextlib import aclosing
 import pytest
 import trio
 
-from agent.models.base import CallPiece, ModelError, ModelRequest, Piece, TextPiece, ThinkingPiece, UsagePiece
+from agent.models.base import (
+    CallPiece,
+    ModelError,
+    ModelRequest,
+    Piece,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    UsagePiece,
+)
 from agent.models.catalogue import MODELS, UnknownModel, open_model
 from agent.models.directives import Script, ScriptedCall, parse_script
 from agent.models.scripted import Faults, ScriptedModel
@@ -48,6 +57,11 @@ async def answer_to(*messages: TranscriptMessage) -> str:
         ("CRASH", Script(fault="CRASH")),
         ("CRASH=3", Script(fault="CRASH", fault_number=3)),
         ("GARBAGE=2", Script(fault="GARBAGE", fault_number=2)),
+        ("TOOL:a {} FOREVER", Script(calls=[ScriptedCall("a", {})], forever=True)),
+        ("USAGE=12/3 USAGE=x", Script(usage=(12, 3))),
+        ("USAGE=12 LENGTH", Script(usage=(12, 0), cut=True)),
+        ("TRANSIENT=2 RETRY_AFTER=500", Script(transient=2, retry_after=0.5)),
+        ("OVERFLOW", Script(overflow=True)),
         ("", Script()),
     ],
 )
@@ -115,6 +129,42 @@ async def test_faults_happen_after_half_of_the_pieces() -> None:
     log.clear()
     await pieces_of(user("CRASH"), faults=faults)
     assert log[0] == "exit 70"
+
+
+async def test_forever_calls_go_round_and_never_end() -> None:
+    prompt = user("FOREVER TOOL:a {} TOOL:b {}")
+    called = assistant(ToolUseBlock("1", "a", {}))
+    names = []
+    for step in range(5):
+        names += [piece.name for piece in await pieces_of(prompt, *[called] * step) if isinstance(piece, CallPiece)]
+    assert names == ["a", "b", "a", "b", "a"]
+    assert await answer_to(user("FOREVER ECHO:nothing to call")) == "nothing to call"
+
+
+async def test_a_count_and_a_cut_are_told_after_the_answer() -> None:
+    assert (await pieces_of(user("USAGE=7/9 LENGTH")))[-2:] == [UsagePiece(7, 9), StopPiece("length")]
+
+
+async def test_each_step_is_refused_as_often_as_was_asked_and_then_answered() -> None:
+    model = ScriptedModel("scripted", NO_FAULTS)
+
+    async def ask(step_id: str) -> list[Piece]:
+        async with aclosing(model.stream(ModelRequest(step_id, [user("TRANSIENT=2 RETRY_AFTER=500")]))) as pieces:
+            return [piece async for piece in pieces]
+
+    for step_id in ("r1.0", "r1.1"):
+        for _ in range(2):
+            with pytest.raises(ModelError, match="overloaded") as failure:
+                await ask(step_id)
+            assert (failure.value.transient, failure.value.retry_after) == (True, 0.5)
+        assert await ask(step_id)
+
+
+async def test_a_conversation_is_too_long_until_it_is_compacted() -> None:
+    with pytest.raises(ModelError) as failure:
+        await pieces_of(user("OVERFLOW"))
+    assert (failure.value.overflow, failure.value.transient) == (True, False)
+    assert await answer_to(TranscriptMessage("user", [TextBlock("old")], origin="summary"), user("OVERFLOW"))
 
 
 @pytest.mark.parametrize(

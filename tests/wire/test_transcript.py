@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wire.entries import (
+    CallApproval,
+    CallEntry,
+    CallMove,
+    CallRecord,
+    CallState,
     CompactionEntry,
+    ImageBlock,
     MessageEntry,
     OtherEntry,
     SessionHeader,
@@ -73,6 +79,54 @@ def test_what_is_written_is_read_back_in_order(tmp_path: Path) -> None:
     assert read_header(path) == HEADER
 
 
+def test_a_call_and_its_history_are_read_back_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    record = CallRecord(
+        "c1",
+        "exec",
+        CallState.DENIED,
+        approval=CallApproval("listed", "deny", "not today", "ann"),
+        result={"ok": False},
+        images=[ImageBlock("AAAA")],
+        error="denied",
+        completed_at=2.0,
+        audit=[CallMove(CallState.PENDING, 1.0), CallMove(CallState.DENIED, 2.0, "not today")],
+    )
+    writer = TranscriptWriter.create(path, HEADER)
+    writer.append(CallEntry(3, 1.5, record))
+    writer.close()
+    (entry,) = read_entries(path)
+    assert entry == CallEntry(3, 1.5, record)
+    assert b'"input"' not in path.read_bytes()
+
+
+def test_after_a_failed_sync_nothing_is_said_to_be_safe_until_the_transcript_was_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.jsonl"
+    write(path, "a")
+
+    def broken(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    writer = TranscriptWriter.open(path)
+    writer.append(said(2, "b"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        with pytest.raises(TranscriptError, match="Input/output error"):
+            writer.sync()
+    with pytest.raises(TranscriptError, match="may be lost"):
+        writer.sync()
+    with pytest.raises(TranscriptError, match="may be lost"):
+        writer.append(said(3, "c"))
+    writer.close()
+    writer = TranscriptWriter.open(path)
+    writer.append(said(3, "c"))
+    writer.sync()
+    writer.close()
+    assert texts_of(path) == ["a", "b", "c"]
+
+
 def test_a_transcript_is_private(tmp_path: Path) -> None:
     path = tmp_path / "sessions" / "s.jsonl"
     write(path)
@@ -114,10 +168,10 @@ def test_a_resumed_transcript_goes_on_after_its_last_whole_entry(tmp_path: Path)
 
 def test_entries_of_unknown_types_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    line = b'{"type":"cache-ttl","seq":7,"until":12}'
+    line = b'{"type":"bookmark","seq":7,"until":12}'
     path.write_bytes(HEADER_LINE + line + b'\n{"no":"type"}\n{"type":5}\n')
     assert list(read_entries(path)) == [
-        OtherEntry("cache-ttl", 7, line),
+        OtherEntry("bookmark", 7, line),
         OtherEntry("", 0, b'{"no":"type"}'),
         OtherEntry("", 0, b'{"type":5}'),
     ]

@@ -1,0 +1,124 @@
+"""Tool calls that wait for a person, and the one decision that each of them takes.
+
+A question is open before anybody is told of it, so that whoever hears ``permission_required`` may decide at once, even
+from inside the handler. Deciding never waits. What is decided, ended or sealed stays so: later decisions are errors.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+import trio
+
+from wire.entries import Decision
+from wire.messages import ToolCallView
+
+__all__ = ["Approvals", "Decided", "NotDecidable", "Question"]
+
+_REMEMBERED = 1_000
+"""Calls no longer open of which is known why; older ones are as unknown as any."""
+
+_Closed: TypeAlias = Literal["decided", "ended", "sealed"]
+
+
+class NotDecidable(Exception):
+    """The decision is refused and nothing was run. ``code``: nothing_pending, already_decided or sealed."""
+
+    def __init__(self, code: Literal["nothing_pending", "already_decided", "sealed"], message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What a person said, and who it was."""
+
+    decision: Decision
+    note: str | None = None
+    by: str | None = None
+
+
+class Question:
+    """One call that waits. ``take`` writes a decision down and may raise: then it was not made."""
+
+    def __init__(self, call: ToolCallView, take: Callable[[Decided], None], tell: Callable[[Decided], None]) -> None:
+        self.call = call
+        self._take = take
+        self._tell = tell
+        self._answer: Decided | None = None
+        self._answered = trio.Event()
+
+    async def wait(self) -> Decided:
+        """The decision, once it is there."""
+        await self._answered.wait()
+        assert self._answer is not None  # noqa: S101 - set before the event
+        return self._answer
+
+    def write(self, decided: Decided) -> None:
+        """Take the decision; see the class."""
+        self._take(decided)
+        self._answer = decided
+
+    def publish(self) -> None:
+        """Tell everybody of the decision and let the call go on."""
+        assert self._answer is not None  # noqa: S101 - ``write`` came first
+        self._answered.set()
+        self._tell(self._answer)
+
+
+class Approvals:
+    """All open questions of a worker, and a bounded memory of those that are not open any more."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Question] = {}
+        self._closed: dict[str, _Closed] = {}
+
+    def pending(self) -> list[ToolCallView]:
+        """The calls that wait, oldest question first."""
+        return [question.call for question in self._open.values()]
+
+    def ask(self, question: Question) -> None:
+        """Open a question; tell of it only afterwards. Raises ValueError when the call is asked about already."""
+        if question.call.id in self._open:
+            raise ValueError(f"call {question.call.id!r} waits for a decision already")
+        self._open[question.call.id] = question
+
+    def decide(self, call_id: str, decision: Decision, note: str | None = None, by: str | None = None) -> None:
+        """Decide about a call: written down, then told, then acted on; in any order, each call once.
+
+        Raises NotDecidable, or what writing it down raises: then the question is still open.
+        """
+        question = self._open.get(call_id)
+        if question is None:
+            raise self._refusal(call_id)
+        question.write(Decided(decision, note, by))
+        self._close(call_id, "decided")
+        question.publish()
+
+    def withdraw(self, call_id: str) -> None:
+        """The call has ended without a decision. Harmless when it waits for none."""
+        if call_id in self._open:
+            self._close(call_id, "ended")
+
+    def note_sealed(self, call_ids: Iterable[str]) -> None:
+        """These calls of a resumed conversation were sealed: nobody can decide about them any more."""
+        for call_id in call_ids:
+            self._close(call_id, "sealed")
+
+    def _close(self, call_id: str, why: _Closed) -> None:
+        self._open.pop(call_id, None)
+        self._closed.pop(call_id, None)
+        self._closed[call_id] = why
+        if len(self._closed) > _REMEMBERED:
+            del self._closed[next(iter(self._closed))]
+
+    def _refusal(self, call_id: str) -> NotDecidable:
+        shown = repr(call_id[:100])
+        match self._closed.get(call_id):
+            case "decided":
+                return NotDecidable("already_decided", f"the call {shown} was decided already")
+            case "sealed":
+                return NotDecidable("sealed", f"the call {shown} was sealed when its session was resumed")
+            case "ended":
+                return NotDecidable("nothing_pending", f"the call {shown} ended before it was decided")
+            case None:
+                return NotDecidable("nothing_pending", f"no call {shown} waits for a decision")

@@ -1,0 +1,86 @@
+"""Tools that the sender of a prompt carries out: their definitions, and the results that a next prompt brings. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from agent.models.base import ToolDefinition
+from agent.results import failure
+from wire.entries import ToolResultBlock, ToolUseBlock
+
+__all__ = ["BadClientTools", "definitions_of", "results_for", "view_of"]
+
+MOST_TOOLS = 128
+
+
+class BadClientTools(ValueError):
+    """What the client passed makes no sense; the message says what."""
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
+
+
+class _Wrapped(msgspec.Struct, frozen=True):
+    function: _Function
+
+
+class _Result(msgspec.Struct, frozen=True):
+    tool_use_id: str
+    content: Any
+    is_error: bool = False
+
+
+def definitions_of(given: Sequence[dict[str, Any]], taken: Collection[str]) -> dict[str, ToolDefinition]:
+    """By name; also in the form ``{"type": "function", "function": {...}}``. Raises BadClientTools.
+
+    ``taken`` are the names of the agent's own tools.
+    """
+    if len(given) > MOST_TOOLS:
+        raise BadClientTools(f"client_tools: {len(given)} tools, more than {MOST_TOOLS}")
+    found: dict[str, ToolDefinition] = {}
+    for number, tool in enumerate(given):
+        function = _converted(tool, number)
+        if not function.name or function.name in found or function.name in taken:
+            raise BadClientTools(f"client_tools[{number}]: the name {function.name[:100]!r} is empty or taken")
+        found[function.name] = ToolDefinition(function.name, function.description, function.parameters)
+    return found
+
+
+def _converted(tool: dict[str, Any], number: int) -> _Function:
+    try:
+        if "function" in tool:
+            return msgspec.convert(tool, _Wrapped).function
+        return msgspec.convert(tool, _Function)
+    except msgspec.ValidationError as exc:
+        raise BadClientTools(f"client_tools[{number}]: {exc}") from exc
+
+
+def results_for(calls: Mapping[str, ToolUseBlock], given: Sequence[dict[str, Any]]) -> list[ToolResultBlock]:
+    """One result for each of these open calls, in their order; one that was not given says so.
+
+    Raises BadClientTools for a result of no open call, or a second one.
+    """
+    found: dict[str, ToolResultBlock] = {}
+    for number, raw in enumerate(given):
+        try:
+            result = msgspec.convert(raw, _Result)
+        except msgspec.ValidationError as exc:
+            raise BadClientTools(f"tool_results[{number}]: {exc}") from exc
+        if result.tool_use_id not in calls or result.tool_use_id in found:
+            raise BadClientTools(f"tool_results[{number}]: no call {result.tool_use_id[:100]!r} waits for a result")
+        found[result.tool_use_id] = ToolResultBlock(result.tool_use_id, result.content, is_error=result.is_error)
+    return [found.get(call_id) or _missing(call) for call_id, call in calls.items()]
+
+
+def view_of(call: ToolUseBlock) -> dict[str, Any]:
+    """A call as a prompt's result shows it."""
+    return {"id": call.id, "name": call.name, "input": call.input}
+
+
+def _missing(call: ToolUseBlock) -> ToolResultBlock:
+    words = failure(f"The client gave no result for the call of {call.name}.", "aborted", retryable=True)
+    return ToolResultBlock(call.id, words, is_error=True)

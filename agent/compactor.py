@@ -1,0 +1,92 @@
+"""Makes an old conversation shorter: asks the model for a summary of its beginning and lets that stand for it."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any, Literal, TypeAlias
+
+import trio
+
+from agent.brain import Brain
+from agent.conversation import Conversation
+from agent.history.compaction import SUMMARISER, plan_cut, summary_of, summary_prompt
+from agent.hook_types import CompactionInfo
+from agent.models.base import ModelError, ModelRequest, TextPiece
+from agent.models.retry import stream_with_retries
+from wire.entries import TranscriptMessage
+
+__all__ = ["CompactionFailed", "Compactor", "Reason"]
+
+Reason: TypeAlias = Literal["manual", "threshold", "overflow"]
+_Say: TypeAlias = Callable[[str, dict[str, Any]], Any]
+
+
+class CompactionFailed(Exception):
+    """There is no summary, and the conversation is as it was; the message says why."""
+
+
+class Compactor:
+    """``running`` while it works; ``cut_short`` when the last compaction was ended from outside."""
+
+    def __init__(self, brain: Brain, timeout: float) -> None:
+        self._brain = brain
+        self._timeout = timeout
+        self.running = False
+        self.cut_short = False
+
+    async def compact(
+        self,
+        conversation: Conversation,
+        say: _Say,
+        reason: Reason,
+        *,
+        instructions: str | None = None,
+        keep_tokens: int | None = None,
+    ) -> str | None:
+        """The summary that stands there now; None when nothing is old enough. See ``plan_cut`` for ``keep_tokens``.
+
+        Tells ``compaction{phase, reason, aborted?, error?}``. Raises CompactionFailed or TranscriptError.
+        """
+        cut = plan_cut(conversation.messages, keep_tokens)
+        if cut is None:
+            return None
+        self.running, self.cut_short = True, False
+        say("compaction", {"phase": "start", "reason": reason})
+        end: dict[str, Any] = {"aborted": True}
+        try:
+            summary = await self._compacted(conversation, cut, instructions, say)
+            end = {}
+        except CompactionFailed as exc:
+            end = {"error": str(exc)}
+            raise
+        except trio.Cancelled:
+            self.cut_short = True
+            raise
+        finally:
+            self.running = False
+            say("compaction", {"phase": "end", "reason": reason, **end})
+        return summary
+
+    async def _compacted(self, conversation: Conversation, cut: int, instructions: str | None, say: _Say) -> str:
+        hooks = self._brain.hooks
+        await hooks.before_compaction(CompactionInfo(len(conversation.messages), instructions))
+        summary = summary_of(await self._summary(conversation.messages[:cut], instructions, say))
+        await conversation.compact(summary, cut)
+        await hooks.after_compaction(CompactionInfo(len(conversation.messages), instructions, summary))
+        return summary
+
+    async def _summary(self, messages: list[TranscriptMessage], instructions: str | None, say: _Say) -> str:
+        brain = self._brain
+        prompt = summary_prompt(messages, instructions, most_chars=2 * brain.context_tokens)
+        request = ModelRequest("summary", [prompt], system_prompt=SUMMARISER, purpose="summary")
+        with trio.move_on_after(self._timeout):
+            try:
+                async with aclosing(stream_with_retries(brain.model, request, say)) as pieces:
+                    text = "".join(
+                        [part async for piece in pieces if isinstance(piece, TextPiece) for part in piece.parts]
+                    )
+            except ModelError as exc:
+                raise CompactionFailed(f"the conversation could not be summarised: {exc}") from exc
+            if not text.strip():
+                raise CompactionFailed("the conversation could not be summarised: the model said nothing")
+            return text
+        raise CompactionFailed(f"the conversation could not be summarised within {self._timeout:g} s")

@@ -1,0 +1,181 @@
+"""What is sent to a model: the conversation, cleaned in a fixed order. The conversation itself stays as it is.
+
+Messages from other sessions are marked -> images that are none -> thoughts -> calls that make no sense -> one result
+for each call (and again once old turns are cut off) -> details that are not for the model -> too many or too large
+images -> strict alternation, where a provider needs it. Pure, idempotent, linear.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from agent.history.pairing import paired
+from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+
+__all__ = ["Rules", "alternating", "clean", "limit_history_turns"]
+
+Messages: TypeAlias = Sequence[TranscriptMessage]
+
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_NO_IMAGE = "it holds no PNG, JPEG, GIF or WebP image"
+_TOO_MUCH = "there are too many, or too large ones"
+_WRONG_INPUT_CHARS = 2_000
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """``turns``: how many user messages are sent at most; ``alternate``: user and model must take turns.
+
+    ``thinking``: the model takes its thoughts back. ``images``: how many are sent at most, the latest ones;
+    ``image_chars`` and ``all_image_chars`` bound the base64 of one and of all.
+    """
+
+    turns: int | None = None
+    alternate: bool = False
+    thinking: bool = False
+    images: int = 20
+    image_chars: int = 7 * 1024 * 1024
+    all_image_chars: int = 28 * 1024 * 1024
+
+
+def clean(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
+    """The messages for a model."""
+    cleaned: Messages = [_marked(message) for message in messages]
+    cleaned = _blocks(cleaned, _checked_images)
+    if not rules.thinking:
+        cleaned = _blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
+    cleaned = paired(_blocks(cleaned, _checked_call))
+    if rules.turns is not None:
+        cleaned = paired(limit_history_turns(cleaned, rules.turns))
+    cleaned = _capped_images(_blocks(cleaned, _without_details), rules)
+    return alternating(cleaned) if rules.alternate else list(cleaned)
+
+
+def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessage]:
+    """From the ``turns``-th last user message on; all when there are not more. Results of tools do not count."""
+    said = [index for index, message in enumerate(messages) if message.role == "user" and message.origin != "tool"]
+    if turns <= 0 or len(said) <= turns:
+        return list(messages)
+    return list(messages[said[-turns] :])
+
+
+# --- one message ------------------------------------------------------------------------------------------------------
+
+
+def _marked(message: TranscriptMessage) -> TranscriptMessage:
+    if message.from_session is None:
+        return message
+    mark = TextBlock(f"[Message from another session: {message.from_session}]\n")
+    return msgspec.structs.replace(message, content=[mark, *message.content], from_session=None)
+
+
+def _blocks(messages: Messages, change: Callable[[Block], Sequence[Block]]) -> list[TranscriptMessage]:
+    """Each block replaced by what ``change`` makes of it; messages that hold nothing then are dropped."""
+    changed = []
+    for message in messages:
+        blocks = [new for block in message.content for new in change(block)]
+        if len(blocks) == len(message.content) and all(map(_same, blocks, message.content)):
+            changed.append(message)
+        elif blocks:
+            changed.append(msgspec.structs.replace(message, content=blocks))
+    return [message for message in changed if message.content]
+
+
+def _same(new: Block, old: Block) -> bool:
+    return new is old
+
+
+def _checked_images(block: Block) -> Sequence[Block]:
+    match block:
+        case ImageBlock() if not _is_image(block):
+            return [_left_out(_NO_IMAGE)]
+        case ToolResultBlock(images=images) if images and not all(map(_is_image, images)):
+            return [msgspec.structs.replace(block, images=[image for image in images if _is_image(image)])]
+        case _:
+            return [block]
+
+
+def _is_image(image: ImageBlock) -> bool:
+    return image.mime_type in _IMAGE_TYPES and bool(image.data) and len(image.data) % 4 == 0
+
+
+def _left_out(why: str) -> TextBlock:
+    return TextBlock(f"[image left out: {why}]")
+
+
+def _checked_call(block: Block) -> Sequence[Block]:
+    """A call without an id or a name is dropped; an input that is no object is shown as what it was."""
+    if not isinstance(block, ToolUseBlock):
+        return [block]
+    if not block.id or not block.name:
+        return []
+    if isinstance(block.input, Mapping):
+        return [block]
+    given = block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
+    return [msgspec.structs.replace(block, input={"invalid_arguments": given[:_WRONG_INPUT_CHARS]})]
+
+
+def _without_details(block: Block) -> Sequence[Block]:
+    if isinstance(block, ToolResultBlock) and isinstance(block.content, dict) and "details" in block.content:
+        content = {name: value for name, value in block.content.items() if name != "details"}
+        return [msgspec.structs.replace(block, content=content)]
+    return [block]
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _capped_images(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
+    """The latest images that fit; in place of others a note, of a tool's images nothing."""
+    kept = _fitting((image for message in reversed(messages) for image in _images_of(message)), rules)
+
+    def change(block: Block) -> Sequence[Block]:
+        match block:
+            case ImageBlock() if id(block) not in kept:
+                return [_left_out(_TOO_MUCH)]
+            case ToolResultBlock(images=images) if any(id(image) not in kept for image in images):
+                return [msgspec.structs.replace(block, images=[image for image in images if id(image) in kept])]
+            case _:
+                return [block]
+
+    return _blocks(messages, change)
+
+
+def _images_of(message: TranscriptMessage) -> list[ImageBlock]:
+    """Latest first."""
+    images: list[ImageBlock] = []
+    for block in message.content:
+        if isinstance(block, ImageBlock):
+            images.append(block)
+        elif isinstance(block, ToolResultBlock):
+            images.extend(block.images)
+    return images[::-1]
+
+
+def _fitting(images: Iterable[ImageBlock], rules: Rules) -> set[int]:
+    kept: set[int] = set()
+    chars = 0
+    for image in images:
+        size = len(image.data)
+        if size <= rules.image_chars and len(kept) < rules.images and chars + size <= rules.all_image_chars:
+            kept.add(id(image))
+            chars += size
+    return kept
+
+
+def alternating(messages: Messages) -> list[TranscriptMessage]:
+    """Neighbours of one role in one message, and a user's message first."""
+    joined: list[TranscriptMessage] = []
+    for message in messages:
+        if joined and joined[-1].role == message.role:
+            joined[-1] = _join(joined[-1], message)
+        else:
+            joined.append(message)
+    if joined and joined[0].role == "assistant":
+        joined.insert(0, TranscriptMessage("user", [TextBlock("(The conversation so far was left out.)")]))
+    return joined
+
+
+def _join(first: TranscriptMessage, second: TranscriptMessage) -> TranscriptMessage:
+    origin = second.origin if first.origin == "tool" else first.origin
+    return msgspec.structs.replace(first, content=[*first.content, *second.content], origin=origin)

@@ -1,0 +1,228 @@
+"""Hooks: other people's functions, called at fixed moments of a worker's life, each bounded in time.
+
+A hook that raises, hangs or answers nonsense is told as a warning and never ends a run; one about a tool call makes
+that call fail, since it may be there to prevent it. Plain functions run in a thread, async ones as trio tasks. Hooks
+get copies: nothing they change in them has an effect.
+"""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+import trio
+
+from agent.hook_sources import hooks_of_file, hooks_of_packages
+from agent.hook_types import (
+    HOOK_NAMES,
+    AgentEnd,
+    AgentStart,
+    Ask,
+    CompactionInfo,
+    Deny,
+    Hook,
+    HookFailed,
+    SessionInfo,
+    SystemPrompt,
+    ToolVerdict,
+    UseResult,
+)
+from agent.results import Result
+from wire.entries import ToolUseBlock
+
+__all__ = [
+    "HOOK_NAMES",
+    "HOOK_TIMEOUT",
+    "AgentEnd",
+    "AgentStart",
+    "Ask",
+    "CompactionInfo",
+    "Deny",
+    "HookFailed",
+    "Hooks",
+    "SessionInfo",
+    "SystemPrompt",
+    "ToolVerdict",
+    "UseResult",
+    "Warn",
+    "load_hooks",
+]
+
+HOOK_TIMEOUT = 5.0
+"""Seconds that one hook may take."""
+_THREADS = 8
+"""Plain functions at once. Those that hang for ever stay in their threads: once all are taken, plain hooks fail."""
+_MOST_WORDS = 2_000
+
+Warn: TypeAlias = Callable[[str, str], None]
+"""Tells a warning: the phase it belongs to (``tool`` or ``lifecycle``), and a sentence."""
+
+
+def load_hooks(paths: Iterable[str], warn: Warn, *, packages: bool = True) -> "Hooks":
+    """The hooks of these files now, those of installed packages when the first hook is due. Raises HookFailed."""
+    own = [hook for path in paths for hook in hooks_of_file(path)]
+    return Hooks(own, warn, discover=hooks_of_packages if packages else None)
+
+
+class Hooks:
+    """All hooks of a worker: those of packages first, then those of files, each in their order."""
+
+    def __init__(
+        self,
+        hooks: Sequence[Hook] = (),
+        warn: Warn = lambda _phase, _message: None,
+        *,
+        discover: Callable[[], Sequence[Hook]] | None = None,
+        timeout: float = HOOK_TIMEOUT,
+    ) -> None:
+        self._hooks = list(hooks)
+        self._warn = warn
+        self._discover = discover
+        self._timeout = timeout
+        self._discovering = trio.Lock()
+        self._threads = trio.CapacityLimiter(_THREADS)
+
+    # --- sessions and runs --------------------------------------------------------------------------------------------
+
+    async def session_start(self, info: SessionInfo) -> None:
+        """A conversation is taken up."""
+        await self._observe("session_start", info)
+
+    async def session_end(self, info: SessionInfo) -> None:
+        """It is given up."""
+        await self._observe("session_end", info)
+
+    async def before_agent_start(self, start: AgentStart) -> AgentStart:
+        """What to begin a run with: texts of hooks before the prompt, joined by blank lines; the last system prompt."""
+        texts: list[str] = []
+        system_prompt = start.system_prompt
+        for hook in await self._named("before_agent_start"):
+            try:
+                match await self._call(hook, AgentStart(start.text, system_prompt)):
+                    case None:
+                        pass
+                    case str() as text:
+                        texts.append(text)
+                    case SystemPrompt(str() as text):
+                        system_prompt = text
+                    case other:
+                        raise _nonsense(hook, other)
+            except HookFailed as exc:
+                self._warn("lifecycle", str(exc))
+        return AgentStart("\n\n".join([*texts, start.text]), system_prompt)
+
+    async def agent_end(self, end: AgentEnd) -> None:
+        """A run has ended."""
+        await self._observe("agent_end", end)
+
+    async def before_compaction(self, info: CompactionInfo) -> None:
+        """Old turns are about to be summarised."""
+        await self._observe("before_compaction", info)
+
+    async def after_compaction(self, info: CompactionInfo) -> None:
+        """They have been."""
+        await self._observe("after_compaction", info)
+
+    # --- tool calls ---------------------------------------------------------------------------------------------------
+
+    async def before_tool_call(self, call: ToolUseBlock) -> ToolVerdict:
+        """The strictest answer of all: deny, else ask, else the first result. Raises HookFailed, having warned."""
+        verdict: ToolVerdict = None
+        for hook in await self._named("before_tool_call"):
+            match answer := await self._call_for_tool(hook, call):
+                case None:
+                    pass
+                case Deny(str()):
+                    return answer
+                case Ask(str()):
+                    verdict = verdict if isinstance(verdict, Ask) else answer
+                case UseResult(data) if _is_json(data):
+                    verdict = verdict or answer
+                case other:
+                    raise self._warned(_nonsense(hook, other))
+        return verdict
+
+    async def after_tool_call(self, call: ToolUseBlock, result: Result) -> None:
+        """The tool has run. Raises HookFailed, having warned."""
+        for hook in await self._named("after_tool_call"):
+            await self._call_for_tool(hook, call, result)
+
+    async def tool_result_persist(self, call: ToolUseBlock, result: Result) -> Result:
+        """The result as it is to be kept and told: each hook may answer another one of the same ``ok``.
+
+        Raises HookFailed, having warned.
+        """
+        for hook in await self._named("tool_result_persist"):
+            answer = await self._call_for_tool(hook, call, result)
+            if answer is not None:
+                if not _is_result(answer, ok=result["ok"]):
+                    raise self._warned(_nonsense(hook, answer))
+                result = answer
+        return result
+
+    # --- calling one --------------------------------------------------------------------------------------------------
+
+    async def _named(self, name: str) -> list[Hook]:
+        if self._discover is not None:
+            await self._find_those_of_packages()
+        return [hook for hook in self._hooks if hook.name == name]
+
+    async def _find_those_of_packages(self) -> None:
+        async with self._discovering:
+            if self._discover is not None:
+                found = await trio.to_thread.run_sync(self._discover, abandon_on_cancel=True)
+                self._hooks[:0] = found
+                self._discover = None
+
+    async def _observe(self, name: str, info: msgspec.Struct) -> None:
+        for hook in await self._named(name):
+            try:
+                await self._call(hook, info)
+            except HookFailed as exc:
+                self._warn("lifecycle", str(exc))
+
+    async def _call_for_tool(self, hook: Hook, *given: Any) -> Any:
+        try:
+            return await self._call(hook, *given)
+        except HookFailed as exc:
+            raise self._warned(exc) from exc
+
+    def _warned(self, failed: HookFailed) -> HookFailed:
+        self._warn("tool", str(failed))
+        return failed
+
+    async def _call(self, hook: Hook, *given: Any) -> Any:
+        given = copy.deepcopy(given)
+        try:
+            with trio.move_on_after(self._timeout):
+                if inspect.iscoroutinefunction(hook.function):
+                    return await hook.function(*given)
+                return await trio.to_thread.run_sync(
+                    functools.partial(hook.function, *given), abandon_on_cancel=True, limiter=self._threads
+                )
+        except HookFailed:
+            raise
+        except (Exception, SystemExit) as exc:  # foreign code may raise anything
+            words = str(exc)[:_MOST_WORDS].encode(errors="replace").decode()
+            raise HookFailed(f"the hook {hook.name} of {hook.source} raised {type(exc).__name__}: {words}") from exc
+        raise HookFailed(f"the hook {hook.name} of {hook.source} took longer than {self._timeout:g} s")
+
+
+def _nonsense(hook: Hook, answer: object) -> HookFailed:
+    return HookFailed(f"the hook {hook.name} of {hook.source} answered what it may not: {repr(answer)[:200]}")
+
+
+def _is_result(answer: object, *, ok: bool) -> bool:
+    if not isinstance(answer, dict) or answer.get("ok") is not ok:
+        return False
+    return (ok or isinstance(answer.get("error"), str)) and _is_json(answer)
+
+
+def _is_json(value: object) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The methods of the native dialect, by what they are about."""

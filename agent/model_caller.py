@@ -1,0 +1,131 @@
+"""One model call of a run: the cleaned conversation out, the answer in, and into the conversation."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from agent.brain import Brain
+from agent.compactor import CompactionFailed, Compactor, Reason
+from agent.conversation import Conversation
+from agent.history.estimate import tokens_of, tokens_of_frame
+from agent.history.hygiene import clean
+from agent.limits import Limits
+from agent.models.base import ModelError, ModelRequest, ToolDefinition
+from agent.models.retry import stream_with_retries
+from agent.output import Output
+from agent.reply import Reply, with_unique_ids
+from agent.runs import Run
+from agent.voice import RunVoice
+from wire.entries import TranscriptMessage
+from wire.messages import TokenUsage
+
+__all__ = ["ModelCaller"]
+
+
+class ModelCaller:
+    """The model calls of one run, one at a time. ``reply`` is the answer that is coming in, until it is kept."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        conversation: Conversation,
+        brain: Brain,
+        compactor: Compactor,
+        voice: RunVoice,
+        output: Output,
+        limits: Limits,
+    ) -> None:
+        self._run = run
+        self._conversation = conversation
+        self._brain = brain
+        self._compactor = compactor
+        self._voice = voice
+        self._output = output
+        self._limits = limits
+        self.system_prompt = brain.system_prompt
+        self.usage = TokenUsage()
+        self.reply: Reply | None = None
+
+    async def call(self) -> TranscriptMessage:
+        """The model's next message, added to the conversation. Raises ModelError or TranscriptError.
+
+        A conversation that is too long is compacted: once before it is sent, and once when the model says so.
+        """
+        self._run.step_count += 1
+        tools = [*self._brain.definitions(), *self._run.client_tools.values()]
+        messages = await self._short_enough(tools)
+        step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
+        try:
+            return await self._ask(step_id, messages, tools)
+        except ModelError as exc:
+            if not exc.overflow or (self.reply is not None and self.reply.was_seen):
+                raise
+            keep = min(self._brain.context_tokens // 4, tokens_of(messages) // 2)
+            if not await self._compact("overflow", keep):
+                raise
+        return await self._ask(f"{step_id}.compacted", self._cleaned(), tools)
+
+    def break_off(self, stop_reason: str) -> TranscriptMessage | None:
+        """Keep the half answer that was seen, if there is one. Raises TranscriptError."""
+        reply, self.reply = self.reply, None
+        if reply is None or not reply.was_seen:
+            return None
+        message = reply.broken_off(stop_reason)
+        self._conversation.add(message)
+        return message
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def _ask(
+        self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition]
+    ) -> TranscriptMessage:
+        brain = self._brain
+        request = ModelRequest(
+            step_id, messages, system_prompt=self.system_prompt, thinking=brain.thinking, tools=tools
+        )
+        reply = self.reply = Reply(self._output, self._run.run_id, self._count)
+        async with aclosing(stream_with_retries(brain.model, request, self._voice.say)) as pieces:
+            async for piece in pieces:
+                reply.take(piece)
+                await self._output.room(self._limits.output_soft)
+        message = with_unique_ids(reply.message(), self._conversation.call_ids, step_id)
+        self._conversation.add(message)
+        self.reply = None
+        return message
+
+    def _count(self, more: TokenUsage) -> None:
+        was = self.usage
+        self.usage = TokenUsage(was.input_tokens + more.input_tokens, was.output_tokens + more.output_tokens)
+
+    # --- making room --------------------------------------------------------------------------------------------------
+
+    def _cleaned(self) -> list[TranscriptMessage]:
+        brain, turns = self._brain, self._run.history_turns
+        rules = brain.rules if turns is None else msgspec.structs.replace(brain.rules, turns=turns)
+        if brain.model.needs_alternation:
+            rules = msgspec.structs.replace(rules, alternate=True)
+        return clean(self._conversation.messages, rules)
+
+    async def _short_enough(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
+        messages = self._cleaned()
+        frame = tokens_of_frame(self.system_prompt, tools)
+        room = self._brain.context_tokens - self._limits.context_reserve - frame
+        if tokens_of(messages) <= room:
+            return messages
+        try:
+            await self._compact("threshold", max(0, room) // 4)
+        except ModelError as exc:  # the estimate may be wrong: the model shall say whether it is too long
+            self._voice.say("error", {"severity": "warn", "phase": "model", "message": str(exc)})
+        return self._cleaned()
+
+    async def _compact(self, reason: Reason, keep_tokens: int) -> bool:
+        """Whether it is shorter now. Raises ModelError."""
+        try:
+            summary = await self._compactor.compact(
+                self._conversation, self._voice.say, reason, keep_tokens=keep_tokens
+            )
+        except CompactionFailed as exc:
+            raise ModelError(str(exc)) from exc
+        return summary is not None

@@ -1,0 +1,133 @@
+"""Any server that speaks OpenAI's chat completions: one streamed request a call.
+
+Here is the order of things; the parts lie beside this file: ``openai_endpoint`` (where the server is),
+``openai_messages`` (what it is asked), ``openai_connection`` (the way there), ``openai_answer`` (what comes back) and
+``openai_errors`` (what went wrong). A call that is cancelled or abandoned closes its connection at once.
+"""
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+import trio
+
+from agent.models.base import CallPiece, ModelError, ModelRequest, Piece
+from agent.models.openai_answer import AnswerLimits, StreamedAnswer, WholeAnswer
+from agent.models.openai_endpoint import Endpoint, Patience
+from agent.models.openai_errors import error_of_status
+from agent.models.openai_messages import Names, call_ids, request_body
+
+if TYPE_CHECKING:
+    from agent.models.openai_connection import Connection, Reply
+
+__all__ = ["OpenAIModel"]
+
+_ERROR_BODY_BYTES = 64 * 1024
+
+_Answer: TypeAlias = StreamedAnswer | WholeAnswer
+
+
+class OpenAIModel:
+    """One model of one server."""
+
+    provider = "openai"
+    keeps_cache = True
+
+    def __init__(
+        self, name: str, endpoint: Endpoint, patience: Patience | None = None, limits: AnswerLimits | None = None
+    ) -> None:
+        self.name = name
+        self._endpoint = endpoint
+        self._patience = patience or Patience()
+        self._limits = limits or AnswerLimits()
+        self._connection: Connection | None = None
+
+    @property
+    def needs_alternation(self) -> bool:
+        """See ``agent.models.base.Model``."""
+        return self._endpoint.dialect.strict_roles
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """See ``agent.models.base.Model``."""
+        names = Names(tool.name for tool in request.tools)
+        try:
+            async with aclosing(self._answer(request, names)) as pieces:
+                async for piece in pieces:
+                    yield _with_our_name(piece, names)
+        except ModelError as exc:
+            raise self._without_key(exc) from exc.__cause__
+
+    async def aclose(self) -> None:
+        """See ``agent.models.base.Model``."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def _answer(self, request: ModelRequest, names: Names) -> AsyncGenerator[Piece, None]:
+        body = msgspec.json.encode(request_body(self.name, request, names, self._endpoint.dialect))
+        if self._connection is None:  # made in a thread: it takes a tenth of a second, and pings do not wait
+            self._connection = await trio.to_thread.run_sync(_connect, self._endpoint, self._patience)
+        async with self._connection.post(body) as reply:
+            answer = await self._begin(reply, request)
+            async with aclosing(self._read(reply, answer)) as batches:
+                async for pieces in batches:
+                    for piece in pieces:
+                        yield piece
+            for piece in answer.close():
+                yield piece
+            await reply.finish(self._patience.end)
+
+    async def _begin(self, reply: "Reply", request: ModelRequest) -> _Answer:
+        if reply.status != 200:
+            body = await reply.read_start(_ERROR_BODY_BYTES, self._patience.error)
+            raise error_of_status(reply.status, reply.headers, body, time.time())
+        kind = reply.content_type
+        if kind in {"text/html", "application/xhtml+xml"}:
+            raise ModelError(f"{self._endpoint.origin} answered with a web page: is the base URL right?")
+        form = WholeAnswer if kind == "application/json" or kind.endswith("+json") else StreamedAnswer
+        return form(request.step_id, call_ids(request.messages), self._limits)
+
+    async def _read(self, reply: "Reply", answer: _Answer) -> AsyncGenerator[list[Piece], None]:
+        """Pieces as they come, until the answer is complete and counted, or the body has ended."""
+        seconds = self._patience.first_byte
+        until = trio.current_time() + seconds
+        while not answer.done and (data := await _read_on(reply, answer, until)) is not None:
+            was_complete = answer.complete
+            pieces = answer.feed(data)
+            yield pieces
+            if answer.complete:
+                seconds = self._patience.count
+            elif pieces:
+                seconds = self._patience.between_bytes
+            if not was_complete:
+                until = trio.current_time() + seconds
+
+    def _without_key(self, error: ModelError) -> ModelError:
+        """The same error; some servers repeat the key in theirs."""
+        return ModelError(
+            self._endpoint.key.hidden_in(str(error)),
+            transient=error.transient,
+            retry_after=error.retry_after,
+            overflow=error.overflow,
+        )
+
+
+def _connect(endpoint: Endpoint, patience: Patience) -> "Connection":
+    from agent.models.openai_connection import Connection  # noqa: PLC0415 - httpx is heavy, and may never be needed
+
+    return Connection(endpoint, patience)
+
+
+async def _read_on(reply: "Reply", answer: _Answer, until: float) -> bytes | None:
+    try:
+        return await reply.read(until)
+    except ModelError:
+        if answer.complete:
+            return None  # only the count of its tokens is missing
+        raise
+
+
+def _with_our_name(piece: Piece, names: Names) -> Piece:
+    return CallPiece(piece.id, names.ours(piece.name), piece.input) if isinstance(piece, CallPiece) else piece

@@ -1,0 +1,61 @@
+"""Calling a model again after an error that may pass: when, how often, and only while nothing was shown."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import trio
+
+from agent.models.base import Model, ModelError, ModelRequest, Piece, UsagePiece
+
+__all__ = ["RetryPolicy", "next_delay", "stream_with_retries"]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """Seconds to wait before each retry, and the longest wait that a server may ask for."""
+
+    delays: tuple[float, ...] = (2.0, 4.0, 8.0)
+    longest: float = 60.0
+
+
+def next_delay(policy: RetryPolicy, failures: int, error: ModelError, *, shown: bool) -> float | None:
+    """Seconds until the next attempt after so many failed ones, or None: the error is final.
+
+    A server's ``retry_after`` is never undercut: one that is longer than ``policy.longest`` ends the attempts, since
+    coming back earlier would only be refused again. What was shown cannot be taken back, so it is never said twice.
+    """
+    if shown or not error.transient or failures > len(policy.delays):
+        return None
+    delay = max(policy.delays[failures - 1], error.retry_after or 0.0)
+    return delay if delay <= policy.longest else None
+
+
+async def stream_with_retries(
+    model: Model, request: ModelRequest, say: Callable[[str, dict[str, Any]], Any], policy: RetryPolicy | None = None
+) -> AsyncGenerator[Piece, None]:
+    """The pieces of the first attempt that succeeds; raises the last attempt's ModelError.
+
+    Each retry is told by ``say("error", {severity: "warn", phase: "model", message, attempt, delay})``, seconds.
+    """
+    policy = policy or RetryPolicy()
+    shown = False
+    for failures in range(1, len(policy.delays) + 2):
+        try:
+            async with aclosing(model.stream(request)) as pieces:
+                async for piece in pieces:
+                    shown = shown or not isinstance(piece, UsagePiece)
+                    yield piece
+        except ModelError as exc:
+            delay = next_delay(policy, failures, exc, shown=shown)
+            if delay is None:
+                raise
+            say("error", _warning(exc, failures, delay, len(policy.delays)))
+        else:
+            return
+        await trio.sleep(delay)
+
+
+def _warning(error: ModelError, failures: int, delay: float, retries: int) -> dict[str, Any]:
+    message = f"{error}; trying again in {delay:g} s ({failures} of {retries})"
+    return {"severity": "warn", "phase": "model", "message": message, "attempt": failures, "delay": delay}

@@ -1,0 +1,111 @@
+"""Whether a tool call may run: the rules that need no person and no hook, in one fixed order, pure.
+
+Known -> input fits -> deny list -> allow list -> list of what needs approval -> mode. The first rule that objects
+decides; hooks come after all of them and may only be stricter.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from agent.results import Result, denied, failure, of_error
+from agent.tools.base import Tool, ToolError
+from agent.tools.schema import arguments_of
+from wire.entries import CallState, ToolUseBlock
+
+__all__ = ["HARMLESS", "Allowed", "Mode", "Needed", "Policy", "Refused", "Verdict", "judge"]
+
+Mode = Literal["auto", "approval", "readonly"]
+"""``auto``: run; ``approval``: ask a person about every call; ``readonly``: only tools that change nothing."""
+
+HARMLESS = frozenset({"read", "none"})
+_SHOWN = 100
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools by name. ``allow`` None: all; an empty one: none."""
+
+    mode: Mode = "auto"
+    allow: frozenset[str] | None = None
+    deny: frozenset[str] = frozenset()
+    require_approval: frozenset[str] = frozenset()
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """It may run, with this input in its shape."""
+
+    tool: Tool
+    arguments: Any
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """It may run once a person has allowed it; ``reason`` says why one is asked."""
+
+    tool: Tool
+    arguments: Any
+    reason: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """It may not run: DENIED by a rule, or FAILED since it makes no sense. ``result`` is for the model."""
+
+    state: Literal[CallState.DENIED, CallState.FAILED]
+    result: Result
+
+
+Verdict: TypeAlias = Allowed | Needed | Refused
+
+
+def judge(call: ToolUseBlock, tools: Mapping[str, Tool], policy: Policy) -> Verdict:
+    """What the rules say about one call."""
+    tool = tools.get(call.name)
+    if tool is None:
+        return Refused(CallState.FAILED, _unknown(call.name, tools))
+    try:
+        arguments = arguments_of(tool, call.input)
+    except ToolError as exc:
+        return Refused(CallState.FAILED, of_error(exc))
+    ruling, reason = _by_lists(tool.name, policy) or _by_mode(tool, policy)
+    match ruling:
+        case "deny":
+            return Refused(CallState.DENIED, denied(tool.name, reason))
+        case "ask":
+            return Needed(tool, arguments, reason)
+        case "allow":
+            return Allowed(tool, arguments)
+
+
+_Ruling: TypeAlias = tuple[Literal["allow", "ask", "deny"], str]
+"""What a rule says, and why."""
+
+
+def _by_lists(name: str, policy: Policy) -> _Ruling | None:
+    if name in policy.deny:
+        return "deny", "it is on the deny list"
+    if policy.allow is not None and name not in policy.allow:
+        return "deny", "it is not on the allow list"
+    if name in policy.require_approval:
+        return "ask", "it is on the list of tools that need approval"
+    return None
+
+
+def _by_mode(tool: Tool, policy: Policy) -> _Ruling:
+    match policy.mode:
+        case "auto":
+            return "allow", ""
+        case "approval":
+            return "ask", "every call needs approval"
+        case "readonly" if tool.effects in HARMLESS:
+            return "allow", ""
+        case "readonly":
+            return "deny", "this session may only read"
+
+
+def _unknown(name: str, tools: Mapping[str, Tool]) -> Result:
+    there_are = ", ".join(sorted(tools)) or "none"
+    return failure(
+        f"there is no tool {name[:_SHOWN]!r}; available: {there_are}",
+        "validation",
+        recommendations=["Call one of the tools that there are."],
+    )

@@ -1,0 +1,50 @@
+"""Background commands that have ended and can still be asked about: for a time, a number, and a size."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from agent.processes.session import Session
+
+__all__ = ["Finished", "FinishedLimits"]
+
+
+class FinishedLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``age`` in seconds, ``chars`` of output in all; what is above goes, the oldest first."""
+
+    age: float = 1800.0
+    sessions: int = 50
+    chars: int = 2_000_000
+
+
+class Finished:
+    """The table; every method takes the present, in seconds of one clock."""
+
+    def __init__(self, limits: FinishedLimits) -> None:
+        self._limits = limits
+        self._sessions: dict[str, tuple[float, Session]] = {}
+
+    def add(self, session: Session, now: float) -> None:
+        """Keep one that has just ended; it stays whatever its size."""
+        self._sessions[session.id] = (now, session)
+        self._prune(now)
+
+    def all(self, now: float) -> Iterator[Session]:
+        """What is kept, the first to end first."""
+        self._prune(now)
+        return iter([session for _, session in self._sessions.values()])
+
+    def remove(self, session_id: str) -> bool:
+        """Forget one; whether it was there."""
+        return self._sessions.pop(session_id, None) is not None
+
+    def _prune(self, now: float) -> None:
+        sizes = {session_id: session.output.size for session_id, (_, session) in self._sessions.items()}
+        total = sum(sizes.values())
+        for session_id, (ended, _) in list(self._sessions.items()):
+            is_last = len(self._sessions) == 1
+            is_too_much = len(self._sessions) > self._limits.sessions or total > self._limits.chars
+            if now - ended < self._limits.age and (is_last or not is_too_much):
+                return  # those behind it ended later
+            total -= sizes[session_id]
+            del self._sessions[session_id]

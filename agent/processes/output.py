@@ -1,0 +1,188 @@
+"""What a command has said: the end of it as text, and per stream what nobody has asked for yet; all of it bounded.
+
+Reading must keep up with a command that floods, so bytes are taken as they come and become text only when somebody
+asks, or when too many wait. Then bytes of which nothing could be kept anyway are skipped: a stream that was followed by
+enough of its own output cannot show in the end of it. The text is always exactly what it would have been otherwise.
+"""
+
+from collections import deque
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+
+from agent.processes.sanitiser import Sanitiser
+
+__all__ = ["Output", "OutputLimits"]
+
+
+class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes in characters, but ``waiting`` in bytes."""
+
+    kept: int = 200_000
+    pending: int = 30_000
+    chunk: int = 8_192
+    waiting: int = 1024 * 1024
+
+
+_CHUNK_COST = 100
+"""Bytes that an object costs beside what it holds: a command that writes single bytes is bounded too."""
+_CHARACTER_BYTES = 4
+"""A character of UTF-8 has so many bytes at most."""
+
+
+class _Stream:
+    """One stream's state; ``sure`` is how many characters its waiting bytes have at least."""
+
+    def __init__(self) -> None:
+        self.sanitiser = Sanitiser()
+        self.sure = 0
+        self.pending: deque[tuple[int, str]] = deque()
+        self.pending_size = 0
+
+
+class _Waiting(NamedTuple):
+    stream: _Stream
+    data: bytes
+    sure: int
+
+
+class Output:
+    """The output of one command, fed in the order it arrives."""
+
+    def __init__(self, limits: OutputLimits | None = None, streams: int = 2) -> None:
+        self._limits = limits or OutputLimits()
+        self._streams = [_Stream() for _ in range(streams)]
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_cost = 0
+        self._chunks: deque[str] = deque()
+        self._size = 0
+        self._number = 0
+        self._truncated = False
+        self._pending_lost = False
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the beginning is no longer kept."""
+        self._read_waiting()
+        return self._truncated
+
+    @property
+    def size(self) -> int:
+        """Characters that are kept."""
+        self._read_waiting()
+        return min(self._size, self._limits.kept)
+
+    def feed(self, index: int, data: bytes) -> None:
+        """Take the next bytes of stream ``index``."""
+        stream = self._streams[index]
+        waiting = _Waiting(stream, data, _sure_characters(data))
+        self._waiting.append(waiting)
+        self._waiting_cost += len(data) + _CHUNK_COST
+        stream.sure += waiting.sure
+        while self._waiting_cost > self._limits.waiting or self._is_lost(self._waiting[0]):
+            self._relieve()
+
+    def finish(self) -> None:
+        """There will be no more: what was held back of characters and sequences is text now."""
+        self._read_waiting()
+        for stream in self._streams:
+            self._append(stream, stream.sanitiser.feed(b"", final=True))
+
+    def text(self) -> str:
+        """All that is kept."""
+        self._read_waiting()
+        return "".join(self._chunks)[-self._limits.kept :]
+
+    def tail(self, size: int) -> str:
+        """The last ``size`` characters."""
+        self._read_waiting()
+        parts: list[str] = []
+        found = 0
+        for chunk in reversed(self._chunks):
+            parts.append(chunk)
+            found += len(chunk)
+            if found >= size:
+                break
+        return "".join(reversed(parts))[-size:]
+
+    def take_pending(self) -> tuple[str, bool]:
+        """What has come since the last call, in the order of arrival; and whether some of it is lost."""
+        self._read_waiting()
+        entries = sorted((entry for stream in self._streams for entry in stream.pending), key=itemgetter(0))
+        for stream in self._streams:
+            stream.pending.clear()
+            stream.pending_size = 0
+        lost, self._pending_lost = self._pending_lost, False
+        return "".join(text for _, text in entries), lost
+
+    # --- from bytes to text -------------------------------------------------------------------------------------------
+
+    def _is_lost(self, waiting: _Waiting) -> bool:
+        return waiting.stream.sure - waiting.sure >= self._limits.kept
+
+    def _relieve(self) -> None:
+        waiting = self._waiting.popleft()
+        stream, data, sure = waiting
+        is_lost = self._is_lost(waiting)
+        self._waiting_cost -= len(data) + _CHUNK_COST
+        stream.sure -= sure
+        if is_lost:
+            stream.sanitiser.skip(data)
+            self._truncated = self._pending_lost = True
+        else:
+            self._append(stream, stream.sanitiser.feed(data))
+
+    def _read_waiting(self) -> None:
+        for stream, run in groupby(self._waiting, key=itemgetter(0)):
+            self._append(stream, stream.sanitiser.feed(b"".join(waiting.data for waiting in run)))
+            stream.sure = 0
+        self._waiting.clear()
+        self._waiting_cost = 0
+
+    def _append(self, stream: _Stream, text: str) -> None:
+        end, kept = len(text), self._limits.kept
+        if end > kept:
+            self._truncated = True
+        # What the rest of this text pushes out at once need not be put in.
+        pending_from = max(0, end - self._limits.pending)
+        self._pending_lost = self._pending_lost or pending_from > 0
+        for start in range(max(0, end - kept), end, self._limits.chunk):
+            self._append_kept(text[start : start + self._limits.chunk])
+        for start in range(pending_from, end, self._limits.chunk):
+            self._append_pending(stream, text[start : start + self._limits.chunk])
+
+    def _append_kept(self, chunk: str) -> None:
+        self._size += len(chunk)
+        if self._chunks and len(self._chunks[-1]) + len(chunk) <= self._limits.chunk:
+            self._chunks[-1] += chunk
+        else:
+            self._chunks.append(chunk)
+        self._truncated = self._truncated or self._size > self._limits.kept
+        while self._size - len(self._chunks[0]) >= self._limits.kept:
+            self._size -= len(self._chunks.popleft())
+
+    def _append_pending(self, stream: _Stream, chunk: str) -> None:
+        self._number += 1
+        stream.pending_size += len(chunk)
+        last = stream.pending[-1] if stream.pending else None
+        if last is not None and last[0] == self._number - 1 and len(last[1]) + len(chunk) <= self._limits.chunk:
+            stream.pending[-1] = (self._number, last[1] + chunk)
+        else:
+            stream.pending.append((self._number, chunk))
+        while stream.pending_size > self._limits.pending:
+            number, oldest = stream.pending.popleft()
+            excess = min(stream.pending_size - self._limits.pending, len(oldest))
+            stream.pending_size -= excess
+            self._pending_lost = True
+            if excess < len(oldest):
+                stream.pending.appendleft((number, oldest[excess:]))
+
+
+def _sure_characters(data: bytes) -> int:
+    """How many characters of text these bytes make at least, whatever came before them."""
+    start = data.find(b"\n") + 1
+    if not start or b"\x1b" in data:
+        return 0
+    return (len(data) - start) // (1 if data.isascii() else _CHARACTER_BYTES)

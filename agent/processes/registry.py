@@ -1,0 +1,173 @@
+"""The commands of a worker: every one is watched by a task of the registry, whoever started it and still waits for it.
+
+While nothing happens nothing runs: exits, output and time-outs all wake their own task, and nothing is asked again and
+again. When ``run`` is cancelled all commands end with it.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import msgspec
+import trio
+
+from agent.processes.finished import Finished, FinishedLimits
+from agent.processes.listener import Listener
+from agent.processes.names import new_name
+from agent.processes.notices import ExitNotice, notice_of
+from agent.processes.output import Output, OutputLimits
+from agent.processes.session import Session
+from agent.processes.spawn import Child, Command, SpawnFailed, spawn
+from agent.processes.tree import TERM_GRACE, stop_tree
+
+__all__ = ["ProcessRegistry", "RegistryLimits"]
+
+
+class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``running`` counts foreground commands too; ``term_grace``: seconds from SIGTERM to SIGKILL."""
+
+    running: int = 64
+    term_grace: float = TERM_GRACE
+    output: OutputLimits = OutputLimits()
+    finished: FinishedLimits = FinishedLimits()
+
+
+class ProcessRegistry:
+    """``on_change`` is told how many commands run in the background, ``on_exit`` of the end of one that nobody saw.
+
+    With ``allow_background`` false nothing goes to the background; then this only runs and ends commands. Without
+    ``notify_on_exit`` nobody is told of ends, without ``notify_on_empty_success`` not of those that said nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_change: Callable[[int], None] = lambda _: None,
+        on_exit: Callable[[ExitNotice], None] = lambda _: None,
+        allow_background: bool = True,
+        notify_on_exit: bool = True,
+        notify_on_empty_success: bool = True,
+        limits: RegistryLimits | None = None,
+    ) -> None:
+        self.allow_background = allow_background
+        self._on_change = on_change
+        self._on_exit = on_exit
+        self._notify_on_exit = notify_on_exit
+        self._notify_on_empty_success = notify_on_empty_success
+        self._limits = limits or RegistryLimits()
+        self._running: dict[str, Session] = {}
+        self._finished = Finished(self._limits.finished)
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch over commands until cancelled; then all of them are stopped, with little patience."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def aclose(self) -> None:
+        """Stop every command, with patience, and wait for their ends."""
+        for session in list(self._running.values()):
+            session.exit_notified = True
+            session.stop()
+        for session in list(self._running.values()):
+            await session.ended.wait()
+
+    # --- one command --------------------------------------------------------------------------------------------------
+
+    def start(self, command: Command, *, scope_key: str = "", session_key: str = "") -> Session:
+        """Start a command in the foreground: only who has its session knows of it. Raises SpawnFailed."""
+        if self._nursery is None:
+            raise SpawnFailed("the worker is ending")
+        if len(self._running) >= self._limits.running:
+            raise SpawnFailed(f"{self._limits.running} commands run already; end one of them first")
+        child = spawn(command)
+        output = Output(self._limits.output, len(child.outputs))
+        session = Session(self._new_id(), command, child, output, scope_key=scope_key, session_key=session_key)
+        session.notify_on_exit = self._notify_on_exit
+        self._running[session.id] = session
+        self._nursery.start_soon(self._watch, session, child)
+        return session
+
+    def background(self, session: Session) -> None:
+        """From here on it is nobody's: it goes on by itself, and can be asked for by its id."""
+        session.backgrounded = True
+        self._on_change(self.in_background)
+
+    async def kill(self, session: Session) -> None:
+        """Stop it by its user's wish, and wait until its tree is gone."""
+        session.exit_notified = True
+        session.stop()
+        await session.ended.wait()
+
+    # --- those in the background --------------------------------------------------------------------------------------
+
+    @property
+    def in_background(self) -> int:
+        """How many run there."""
+        return sum(session.backgrounded for session in self._running.values())
+
+    def sessions(self, scope_key: str) -> list[Session]:
+        """Those in the background, running or not, that belong to this scope; newest first."""
+        everything = [*self._running.values(), *self._finished.all(trio.current_time())]
+        mine = (session for session in everything if session.backgrounded and session.scope_key == scope_key)
+        return sorted(mine, key=lambda session: session.started_at, reverse=True)
+
+    def get(self, session_id: str, scope_key: str) -> Session | None:
+        """One of ``sessions``."""
+        return next((session for session in self.sessions(scope_key) if session.id == session_id), None)
+
+    def forget(self, session: Session) -> bool:
+        """Drop one that has ended; whether it was still kept."""
+        return self._finished.remove(session.id)
+
+    def announce(self, session: Session) -> None:
+        """Tell of the end of a background command, once, unless somebody knows or is about to tell."""
+        if not session.exited or session.exit_notified or session.watchers or not session.backgrounded:
+            return
+        session.exit_notified = True
+        is_empty_success = session.exit_code == 0 and not session.output.size
+        if session.notify_on_exit and (self._notify_on_empty_success or not is_empty_success):
+            self._on_exit(notice_of(session))
+
+    # --- watching -----------------------------------------------------------------------------------------------------
+
+    async def _watch(self, session: Session, child: Child) -> None:
+        listener = Listener(child, session.output, session.heard)
+        with ExitStack() as closing:
+            closing.callback(self._ended, session, child)
+            closing.callback(listener.finish)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(listener.run)
+                try:
+                    await _until_over(session, child)
+                except trio.Cancelled:
+                    session.exit_notified = True  # all ends: there is nobody left to tell
+                    raise
+                finally:
+                    await stop_tree(child.leader, self._limits.term_grace)
+                nursery.cancel_scope.cancel()
+
+    def _ended(self, session: Session, child: Child) -> None:
+        returncode = child.leader.process.poll()
+        child.leader.close()
+        session.end(-9 if returncode is None else returncode)
+        del self._running[session.id]
+        if session.backgrounded:
+            self._finished.add(session, trio.current_time())
+            self._on_change(self.in_background)
+            self.announce(session)
+
+    def _new_id(self) -> str:
+        finished = {session.id for session in self._finished.all(trio.current_time())}
+        return new_name(self._running.keys() | finished)
+
+
+async def _until_over(session: Session, child: Child) -> None:
+    timeout = session.command.timeout
+    with trio.move_on_after(float("inf") if timeout is None else timeout) as clock, session.stop_scope:
+        await child.leader.exited()
+    session.timed_out = clock.cancelled_caught

@@ -1,0 +1,100 @@
+"""One command that was started: what it is, what it said, how it ended, and what people may ask of it."""
+
+import signal
+import time
+from typing import Any, Literal, TypeAlias
+
+import trio
+
+from agent.processes.output import Output
+from agent.processes.spawn import Child, Command
+from agent.processes.stdin import Stdin
+
+__all__ = ["Session", "Status"]
+
+Status: TypeAlias = Literal["running", "completed", "failed"]
+
+_TAIL_CHARS = 2_000
+_NOT_RUN = frozenset({126, 127})
+"""The shell's words for a command that it cannot execute or find."""
+
+
+class Session:
+    """A command and its fate. The registry owns it; ``stop`` and the marks of who knows what are for everybody."""
+
+    def __init__(
+        self, session_id: str, command: Command, child: Child, output: Output, *, scope_key: str, session_key: str
+    ) -> None:
+        self.id = session_id
+        self.command = command
+        self.scope_key = scope_key
+        self.session_key = session_key
+        self.pid = child.leader.pid
+        self.started_at = time.time()
+        self.output = output
+        self.stdin = Stdin(child.stdin, is_terminal=child.is_terminal)
+        self.warning = child.warning
+        self.fresh = trio.Event()
+        """Set when there is output; whoever waits for more puts a new one here."""
+        self.ended = trio.Event()
+        """Set when the whole tree is gone."""
+        self.stop_scope = trio.CancelScope()
+        self.notify_on_exit = True
+        self.exit_notified = False
+        """Whoever must know of the end knows, or has caused it."""
+        self.watchers = 0
+        """Polls that wait for the end: they will tell of it."""
+        self.backgrounded = False
+        self.timed_out = False
+        self.exit_code: int | None = None
+        self.exit_signal: str | None = None
+
+    @property
+    def exited(self) -> bool:
+        """Whether it is over."""
+        return self.ended.is_set()
+
+    @property
+    def status(self) -> Status:
+        """A command that was stopped, timed out or could not be run has failed; any other that ended is complete."""
+        if not self.exited:
+            return "running"
+        is_failure = self.timed_out or self.exit_signal is not None or self.exit_code in _NOT_RUN
+        return "failed" if is_failure else "completed"
+
+    def stop(self) -> None:
+        """Ask for its end; ``ended`` tells when it has come. Harmless when repeated."""
+        self.stop_scope.cancel()
+
+    def heard(self) -> None:
+        """There is new output."""
+        self.fresh.set()
+
+    def end(self, returncode: int) -> None:
+        """It is over, with what ``Popen.returncode`` says."""
+        if returncode < 0:
+            self.exit_signal = _name_of_signal(-returncode)
+        else:
+            self.exit_code = returncode
+        self.stdin.close("the command has ended")
+        self.ended.set()
+
+    def details(self) -> dict[str, Any]:
+        """Facts for programs. ``started_at`` is Unix time in seconds."""
+        facts: dict[str, Any] = {
+            "status": self.status,
+            "session_id": self.id,
+            "pid": self.pid,
+            "started_at": self.started_at,
+            "cwd": self.command.cwd,
+            "tail": self.output.tail(_TAIL_CHARS),
+        }
+        ends = {"exit_code": self.exit_code, "exit_signal": self.exit_signal, "timed_out": self.timed_out or None}
+        return facts | {name: value for name, value in ends.items() if value is not None}
+
+
+def _name_of_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time signals has no name
+        return str(number)

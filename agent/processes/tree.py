@@ -1,0 +1,213 @@
+"""A command's process tree: found through ``/proc``, stopped as a whole, nothing left behind.
+
+A process belongs to the tree when it descends from the command's shell, is in its session or process group (the shell
+leads both), or carries the mark that the shell was given in its environment. One that left all of them, with an emptied
+environment and by ``setsid`` after its parent had ended, cannot be told from a stranger here.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
+
+import trio
+
+__all__ = ["MARK_VARIABLE", "TERM_GRACE", "Leader", "stop_tree"]
+
+MARK_VARIABLE = "AGENT_EXEC_ID"
+"""The environment variable that everything a command starts inherits; its value is the command's alone."""
+TERM_GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL."""
+HURRIED_GRACE = 0.5
+"""The same when the stop is cancelled, as at the end of the worker: less than a supervisor gives it to end itself."""
+KILL_PATIENCE = 5.0
+"""Seconds to wait for the end after SIGKILL; longer only for a process stuck in the kernel."""
+_STAT_BYTES = 4 * 1024
+_ENVIRON_BYTES = 256 * 1024
+
+
+class Leader:
+    """The shell of a command: its exit can be waited for without reaping it.
+
+    While the pid is not reaped, no stranger can have its number. Raises OSError where no file can be opened any more.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.mark = f"{MARK_VARIABLE}={mark}".encode()
+        self._pidfd = os.pidfd_open(process.pid) if sys.platform == "linux" else None
+
+    async def exited(self) -> None:
+        """Wait for the exit; the tree may live on."""
+        if self._pidfd is None:  # no pidfd there, and the pid is reaped here
+            await trio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
+        else:
+            await trio.lowlevel.wait_readable(self._pidfd)
+
+    def close(self) -> None:
+        """Give the handle back; harmless when repeated."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+
+async def stop_tree(leader: Leader, grace: float = TERM_GRACE) -> None:
+    """SIGTERM to the tree, ``grace`` seconds, SIGKILL; done when the tree is gone and the shell is reaped.
+
+    A cancelled stop shortens the grace and is carried through. Never takes longer than the grace and the patience.
+    """
+    with ExitStack() as closing:
+        tree = _Tree(leader, closing) if sys.platform == "linux" else _Group(leader)
+        if not tree.signal(signal.SIGTERM):
+            leader.process.wait()
+            return
+        try:
+            await _await_end(tree, grace)
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True):
+                await _await_end(tree, HURRIED_GRACE)
+            raise
+        finally:
+            with trio.CancelScope(shield=True), trio.move_on_after(KILL_PATIENCE):
+                while tree.signal(signal.SIGKILL):  # again: a process may have forked between the look and the signal
+                    await tree.ended()
+                await leader.exited()
+                leader.process.wait()
+
+
+async def _await_end(tree: "_Tree | _Group", seconds: float) -> None:
+    with trio.move_on_after(seconds):
+        await tree.ended()
+
+
+class _Group:
+    """Without ``/proc`` and pidfds the process group is all that can be reached."""
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Signal the group; whether there is one."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._leader.pid, number)
+            return True
+        return False
+
+    async def ended(self) -> None:
+        """Wait for the shell."""
+        await self._leader.exited()
+
+
+class _Row(NamedTuple):
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    started: int
+
+
+class _Tree:
+    """The tree of a shell that must not have been reaped.
+
+    Each process once seen is held by a pidfd, also when its parent has ended and nothing ties it to the tree any more.
+    """
+
+    def __init__(self, leader: Leader, closing: ExitStack) -> None:
+        self._leader = leader
+        self._closing = closing
+        self._held: dict[int, int] = {}
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Look again, and signal every process of the tree; whether there was any."""
+        for row in _members(self._leader, self._held):
+            if row.pid not in self._held:
+                self._hold(row)
+        for descriptor in self._held.values():
+            with suppress(ProcessLookupError, PermissionError):  # ended since; or setuid: not ours to stop
+                signal.pidfd_send_signal(descriptor, number)
+                signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # one that is stopped hears nothing else
+        return bool(self._held)
+
+    async def ended(self) -> None:
+        """Wait until all that were signalled have ended."""
+        for descriptor in list(self._held.values()):
+            await trio.lowlevel.wait_readable(descriptor)
+        self._held.clear()
+
+    def _hold(self, row: _Row) -> None:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(row.pid)
+            self._closing.callback(os.close, descriptor)
+            now = _row(row.pid)
+            if now is not None and now.started == row.started:  # else the number has a new owner
+                self._held[row.pid] = descriptor
+
+
+def _members(leader: Leader, known: Collection[int]) -> list[_Row]:
+    """The living processes of the shell's session or group, those with its mark, and what descends from any of them."""
+    rows = {row.pid: row for row in _process_table()}
+    root = leader.pid
+    members = {pid for pid, row in rows.items() if root in {pid, row.group, row.session} or pid in known}
+    children: dict[int, list[int]] = {}
+    for row in rows.values():
+        children.setdefault(row.parent, []).append(row.pid)
+    _add_descendants(members, children)
+    # Only what nothing else ties to the shell is asked for its mark, and nobody older than the shell can have it.
+    oldest = rows[root].started if root in rows else 0
+    members.update(row.pid for row in rows.values() if _is_marked(row, members, oldest, leader.mark))
+    _add_descendants(members, children)
+    return [rows[pid] for pid in members if rows[pid].state not in {"Z", "X"}]
+
+
+def _add_descendants(members: set[int], children: dict[int, list[int]]) -> None:
+    frontier = list(members)
+    while frontier:
+        new = [pid for pid in children.get(frontier.pop(), ()) if pid not in members]
+        members.update(new)
+        frontier.extend(new)
+
+
+def _is_marked(row: _Row, members: Collection[int], oldest: int, mark: bytes) -> bool:
+    if row.pid in members or row.started < oldest or row.state in {"Z", "X"}:
+        return False
+    return mark in _read(f"/proc/{row.pid}/environ", _ENVIRON_BYTES).split(b"\0")
+
+
+def _process_table() -> Iterator[_Row]:
+    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib would build an object for each of thousands of entries
+        if name.isdecimal() and _has_session(int(name)) and (row := _row(int(name))) is not None:
+            yield row
+
+
+def _has_session(pid: int) -> bool:
+    """Cheaper than reading ``/proc``: kernel threads have none, and everything of ours has one of this namespace."""
+    try:
+        return os.getsid(pid) != 0
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+def _row(pid: int) -> _Row | None:
+    fields = _read(f"/proc/{pid}/stat", _STAT_BYTES).rpartition(b")")[2].split(None, 20)
+    if not fields:
+        return None
+    return _Row(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def _read(path: str, size: int) -> bytes:
+    """A file of a process, in half the time that ``open`` takes; empty: it ended since, or is another user's."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+    try:
+        return os.read(descriptor, size)
+    except (ProcessLookupError, PermissionError):
+        return b""
+    finally:
+        os.close(descriptor)

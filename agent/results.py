@@ -1,0 +1,82 @@
+"""What the model is told a tool call came to: ``{ok, data | error, error_type, retryable, note, recommendations}``."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from agent.tools.base import ErrorType, ToolError, ToolOutput
+
+__all__ = ["Result", "aborted", "denied", "failure", "of_error", "of_exception", "success", "timed_out"]
+
+Result: TypeAlias = dict[str, Any]
+
+
+def success(output: str | ToolOutput) -> Result:
+    """The call did what it was for. ``details`` are for people and programs, and not for the model."""
+    if isinstance(output, str):
+        return {"ok": True, "data": output}
+    return {"ok": True, "data": output.text} | ({"details": output.details} if output.details else {})
+
+
+def failure(
+    error: str,
+    error_type: ErrorType,
+    *,
+    retryable: bool = False,
+    note: str | None = None,
+    recommendations: Sequence[str] = (),
+    **more: Any,
+) -> Result:
+    """It did not; ``retryable``: the same call may succeed later."""
+    result: Result = {"ok": False, "error": error, "error_type": error_type, "retryable": retryable}
+    if note:
+        result["note"] = note
+    if recommendations:
+        result["recommendations"] = list(recommendations)
+    return result | more
+
+
+def of_error(error: ToolError) -> Result:
+    """A tool failed and says why."""
+    return failure(
+        str(error),
+        error.error_type,
+        retryable=error.retryable,
+        note=error.note,
+        recommendations=error.recommendations,
+    )
+
+
+def of_exception(error: Exception) -> Result:
+    """A tool broke: its defect, and the call's failure."""
+    return failure(
+        f"{type(error).__name__}: {error}",
+        "runtime",
+        recommendations=["The tool itself is broken here: try another input or another tool."],
+        _thrownError=True,
+    )
+
+
+def timed_out(name: str, seconds: float) -> Result:
+    """It took too long and was stopped."""
+    return failure(
+        f"{name} timed out after {seconds:g} s",
+        "runtime",
+        retryable=True,
+        recommendations=["Ask for less at once.", "Check what it has done already before calling it again."],
+    )
+
+
+def denied(name: str, reason: str, note: str | None = None) -> Result:
+    """A rule, a hook or a person said no; the note is theirs."""
+    return failure(
+        f"The call of {name} was denied: {reason}.",
+        "denied",
+        note=note,
+        recommendations=["Do not repeat the call as it is.", "Go another way, or ask the user."],
+    )
+
+
+def aborted(reason: str, *, had_begun: bool) -> Result:
+    """The run ended before the call had. ``reason`` is one word or a few: ``aborted``, ``timeout``."""
+    advice = "Check for side effects: it had begun." if had_begun else "It had not begun."
+    return failure(f"The call was ended before it was done ({reason}).", "aborted", retryable=True, note=advice)

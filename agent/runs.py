@@ -1,0 +1,82 @@
+"""Which run is in progress, and who may say that it is over: only whoever began it, and not its successor's."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from agent.models.base import ToolDefinition
+from wire.messages import ImageContent
+
+__all__ = ["Run", "RunRegistry"]
+
+
+class Run(msgspec.Struct, eq=False, kw_only=True):
+    """One prompt that was accepted, and how to abort it; it is its own handle in the registry.
+
+    ``results`` are those of ``client_tools`` that a former run was left with; ``history_turns`` and ``from_session``
+    are the prompt's. ``closing``: nothing that comes in from now on would be read by it.
+    """
+
+    run_id: str
+    text: str
+    images: list[ImageContent] = []
+    client_tools: dict[str, ToolDefinition] = {}
+    results: list[dict[str, Any]] = []
+    history_turns: int | None = None
+    from_session: str | None = None
+    scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
+    aborting: bool = False
+    closing: bool = False
+    step_count: int = 0
+
+    def abort(self) -> None:
+        """End it at the next possible moment; harmless when repeated, or before it has begun."""
+        self.aborting = True
+        self.scope.cancel()
+
+
+class RunRegistry:
+    """The active run of a worker. ``say`` tells ``state_changed``: processing (run_started | run_replaced), idle."""
+
+    def __init__(self, say: Callable[[str, dict[str, Any]], Any]) -> None:
+        self._say = say
+        self._active: Run | None = None
+        self._idle = trio.Event()
+        self._idle.set()
+        self.latest: Run | None = None
+
+    @property
+    def active(self) -> Run | None:
+        """The run in progress, or the next one, where that already waits for the end of an aborted one."""
+        return self._active
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is in progress that could still take something in."""
+        return self._active is not None and not self._active.aborting and not self._active.closing
+
+    def set_active_run(self, run: Run) -> None:
+        """This one is it from now on; a run that it replaces can end nothing but itself."""
+        reason = "run_started" if self._active is None else "run_replaced"
+        if self._active is None:
+            self._idle = trio.Event()
+        self._active = self.latest = run
+        self._say("state_changed", {"state": "processing", "reason": reason, "run_id": run.run_id})
+
+    def clear_active_run(self, run: Run) -> bool:
+        """It is over; whether it was the active one. Whoever waited for that is woken."""
+        if self._active is not run:
+            active = "none" if self._active is None else self._active.run_id
+            sys.stderr.write(f"agent: handle_mismatch: run {run.run_id} ended, the active run is {active}\n")
+            return False
+        self._active = None
+        self._say("state_changed", {"state": "idle", "reason": "run_completed", "run_id": run.run_id})
+        self._idle.set()
+        return True
+
+    async def wait_idle(self) -> None:
+        """Return once no run is active."""
+        await self._idle.wait()

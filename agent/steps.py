@@ -1,0 +1,126 @@
+"""The steps of a run: take what has come in, call the model, run its tools, again until there is nothing left to do."""
+
+import time
+
+import msgspec
+import trio
+
+from agent.brain import Brain
+from agent.call_states import new_record
+from agent.calls import CallRunner
+from agent.conversation import Conversation
+from agent.images import load_images, may_name_images
+from agent.inbox import Inbox
+from agent.limits import Limits
+from agent.live_call import Say
+from agent.model_caller import ModelCaller
+from agent.runs import Run
+from wire.entries import Block, ImageBlock, Origin, TextBlock, ToolUseBlock, TranscriptMessage
+from wire.messages import ImageContent, StopReason
+
+__all__ = ["Steps"]
+
+_INTERRUPT = "[INTERRUPT] New message from user: "
+
+
+class Steps:
+    """Used once. ``text`` is the model's last one, ``client_calls`` what it wants the client to do."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        conversation: Conversation,
+        brain: Brain,
+        caller: ModelCaller,
+        inbox: Inbox,
+        limits: Limits,
+        say: Say,
+    ) -> None:
+        self._run = run
+        self._conversation = conversation
+        self._brain = brain
+        self._caller = caller
+        self._inbox = inbox
+        self._limits = limits
+        self._say = say
+        self._calls: CallRunner | None = None
+        self.text = ""
+        self.client_calls: list[ToolUseBlock] = []
+
+    async def go(self, prompt: str) -> StopReason:
+        """To the end. Raises ModelError or TranscriptError; after that, and after a cancellation, call ``settle``."""
+        if prompt or self._run.images or not self._run.results:
+            await self._take("prompt", prompt, self._run.images)
+        for _ in range(self._limits.max_steps):
+            for steer in self._inbox.take_steers():
+                await self._take("steer", _INTERRUPT + steer.text, steer.images)
+            await self._tell_of_changed_files()
+            message = await self._caller.call()
+            self.text = message.text
+            if message.calls:
+                await self._run_calls(message.calls)
+                if self.client_calls:
+                    return "tool_calls"
+                continue
+            if not self._inbox.has_steers():
+                if message.stop_reason == "length":
+                    return "length"
+                follow_up = self._inbox.take_follow_up()
+                if follow_up is None:
+                    return "stop"
+                await self._take("follow_up", follow_up.text, follow_up.images)
+        return "max_steps"
+
+    async def settle(self, stop: StopReason) -> None:
+        """After the end: keep the half answer that was seen, give open calls their results. Raises TranscriptError."""
+        half = self._caller.break_off(stop)
+        if half is not None:
+            self.text = half.text
+        if self._calls is not None:
+            self._calls.close("timeout" if stop == "timeout" else "aborted")
+            self._add_results()
+        await self._conversation.sync()
+
+    async def _take(self, origin: Origin, text: str, images: list[ImageContent]) -> None:
+        blocks: list[Block] = [TextBlock(text)]
+        if may_name_images(text):
+            loaded = await trio.to_thread.run_sync(load_images, text, self._brain.reach.cwd)
+            text = "\n".join([loaded.text, *(f"[{note}]" for note in loaded.notes)])
+            blocks = [TextBlock(text), *loaded.images]
+        blocks += [ImageBlock(image.data, image.mime_type) for image in images]
+        sender = self._run.from_session if origin == "prompt" else None
+        self._conversation.add(TranscriptMessage("user", blocks, origin=origin, from_session=sender))
+        await self._conversation.sync()
+
+    async def _tell_of_changed_files(self) -> None:
+        for path in await self._brain.files.changed():
+            self._say("file_changed", {"path": path})
+
+    async def _run_calls(self, calls: list[ToolUseBlock]) -> None:
+        """Its own calls first; what is the client's is noted before, so that a resumed conversation knows it."""
+        clients = [call for call in calls if call.name in self._run.client_tools]
+        brain = self._brain
+        # From here on an abort must answer the calls.
+        self._calls = CallRunner(
+            [call for call in calls if call not in clients],
+            tools=brain.tools,
+            policy=brain.policy,
+            approvals=brain.approvals,
+            hooks=brain.hooks,
+            journal=self._conversation,
+            context_for=lambda call, report: brain.context_for(self._conversation.header.id, call, report),
+            say=self._say,
+        )
+        for call in clients:
+            self._conversation.note(msgspec.structs.replace(new_record(call, time.time()), client=True))
+        await self._calls.run(self._limits.parallel_tools)
+        self._add_results()
+        await self._conversation.sync()
+        self.client_calls = clients
+
+    def _add_results(self) -> None:
+        calls, self._calls = self._calls, None
+        results = calls.results() if calls is not None else []
+        if results:
+            self._conversation.add(TranscriptMessage("user", [*results], origin="tool"))

@@ -1,0 +1,31 @@
+"""The tools of this agent: their names at once, themselves when they are first needed."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from agent.tools.base import Tool
+
+__all__ = ["TOOL_NAMES", "open_tools"]
+
+_PLACES = {
+    "read": "ReadTool",
+    "write": "WriteTool",
+    "edit": "EditTool",
+    "ls": "LsTool",
+    "grep": "GrepTool",
+    "find": "FindTool",
+    "exec": "ExecTool",
+    "process": "ProcessTool",
+}
+"""Module and class; ``todo`` is made by whoever keeps the list."""
+
+TOOL_NAMES = (*_PLACES, "todo")
+
+
+def open_tools(names: frozenset[str], todo: Callable[[], Tool]) -> dict[str, Tool]:
+    """These tools by name, in the order of ``TOOL_NAMES``."""
+    tools: dict[str, Tool] = {}
+    for name in TOOL_NAMES:
+        if name in names:
+            tools[name] = todo() if name == "todo" else getattr(import_module(f"agent.tools.{name}"), _PLACES[name])()
+    return tools

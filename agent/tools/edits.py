@@ -1,0 +1,152 @@
+"""Exact replacements in a text, all of them or none; pure.
+
+Every edit is looked for in the original text, never in what another edit has made of it. Line ends do not count for
+finding: the model writes LF, and the file keeps what it has, outside the replaced pieces byte for byte.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+__all__ = ["Change", "Edit", "EditProblem", "apply_changes", "plan_changes"]
+
+MAX_PLACES = 10_000
+_SHOWN_PLACES = 10
+_BOM = "\ufeff"
+
+
+class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One replacement."""
+
+    old_text: Annotated[str, msgspec.Meta(min_length=1, description="Exactly as in the file; must occur once")]
+    new_text: Annotated[str, msgspec.Meta(description="What comes in its place")]
+    replace_all: Annotated[bool, msgspec.Meta(description="Replace every occurrence of old_text")] = False
+
+
+class Change(NamedTuple):
+    """``text[start:end]`` of the original becomes ``new``."""
+
+    start: int
+    end: int
+    new: str
+
+
+class EditProblem(Exception):
+    """The edits cannot be made; the message names the edit, and where in the text the trouble is."""
+
+
+def plan_changes(text: str, edits: Sequence[Edit]) -> list[Change]:
+    """Where each edit applies, in the order of the text. Raises EditProblem for the first edit that does not."""
+    source = _Source(text)
+    found: list[tuple[str, Change]] = []
+    for index, edit in enumerate(edits):
+        name = f"edits[{index}]"
+        found.extend((name, change) for change in _changes(source, edit, name))
+    found.sort(key=lambda item: item[1][:2])
+    for (name, change), (next_name, following) in pairwise(found):
+        if following.start < change.end:
+            line = source.line_of(following.start)
+            raise EditProblem(f"{name} and {next_name} overlap at line {line}; make one edit of them")
+    return [change for _, change in found]
+
+
+def apply_changes(text: str, changes: Sequence[Change]) -> str:
+    """The text with changes that are in order and do not overlap."""
+    parts = []
+    position = 0
+    for change in changes:
+        parts += [text[position : change.start], change.new]
+        position = change.end
+    return "".join([*parts, text[position:]])
+
+
+class _Source:
+    """The original, and how it reads with LF for every line end and without a byte order mark."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._skipped = 1 if text.startswith(_BOM) else 0
+        self.plain = text[self._skipped :].replace("\r\n", "\n")
+        self._returns = list(_returns(text[self._skipped :]))
+        self._ends = self.plain.count("\n")
+
+    def original(self, position: int) -> int:
+        """Where a position of ``plain`` lies in ``text``."""
+        return position + bisect_left(self._returns, position) + self._skipped
+
+    def line_of(self, position: int) -> int:
+        """The line of a position in ``text``, from 1."""
+        return self.text.count("\n", 0, position) + 1
+
+    def line_of_plain(self, position: int) -> int:
+        """The same for ``plain``."""
+        return self.plain.count("\n", 0, position) + 1
+
+    def with_its_ends(self, new: str, replaced: str) -> str:
+        """``new`` with the line ends of what it replaces, or where that has none or both, of most of the text."""
+        returns, ends = replaced.count("\r\n"), replaced.count("\n")
+        if not self._ends:
+            return new
+        use_crlf = returns > 0 if ends and returns in {0, ends} else 2 * len(self._returns) > self._ends
+        plain = new.replace("\r\n", "\n")
+        return plain.replace("\n", "\r\n") if use_crlf else plain
+
+
+def _returns(text: str) -> Iterator[int]:
+    """The positions of those LFs, in the text with LF alone, that had a CR before them."""
+    position = text.find("\r\n")
+    dropped = 0
+    while position >= 0:
+        yield position - dropped
+        dropped += 1
+        position = text.find("\r\n", position + 2)
+
+
+def _changes(source: _Source, edit: Edit, name: str) -> list[Change]:
+    old = edit.old_text.removeprefix(_BOM).replace("\r\n", "\n")
+    if not old:
+        raise EditProblem(f"{name}.old_text holds no text")
+    places = _occurrences(source.plain, old, len(old) if edit.replace_all else 1)
+    if not places:
+        raise EditProblem(f"{name}.old_text does not occur in the file{_near_miss(source, old)}")
+    if len(places) > MAX_PLACES:
+        raise EditProblem(f"{name}.old_text occurs more than {MAX_PLACES} times, too often for this tool")
+    if len(places) > 1 and not edit.replace_all:
+        raise EditProblem(
+            f"{name}.old_text occurs {len(places)} times, at lines {_lines(source, places)}; "
+            "add lines around it until it is unique, or set replace_all"
+        )
+    changes = []
+    for place in places:
+        start, end = source.original(place), source.original(place + len(old))
+        changes.append(Change(start, end, source.with_its_ends(edit.new_text, source.text[start:end])))
+    if all(source.text[change.start : change.end] == change.new for change in changes):
+        raise EditProblem(f"{name} changes nothing: old_text and new_text are the same")
+    return changes
+
+
+def _occurrences(text: str, old: str, step: int) -> list[int]:
+    """The first places, one more than may be replaced."""
+    places: list[int] = []
+    place = text.find(old)
+    while place >= 0 and len(places) <= MAX_PLACES:
+        places.append(place)
+        place = text.find(old, place + step)
+    return places
+
+
+def _lines(source: _Source, places: Sequence[int]) -> str:
+    shown = ", ".join(str(source.line_of_plain(place)) for place in places[:_SHOWN_PLACES])
+    return shown + (", ..." if len(places) > _SHOWN_PLACES else "")
+
+
+def _near_miss(source: _Source, old: str) -> str:
+    """A hint where the text would be found if white space at the edges of its lines did not count."""
+    loose = "\n" + "\n".join(line.strip() for line in source.plain.split("\n")) + "\n"
+    place = loose.find("\n" + "\n".join(line.strip() for line in old.strip().split("\n")) + "\n")
+    if place < 0 or not old.strip():
+        return ""
+    return f"; text that differs from it in white space only is at line {loose.count(chr(10), 0, place) + 1}"

@@ -1,0 +1,58 @@
+"""The tool ``find``: paths that fit a pattern."""
+
+from typing import Annotated, ClassVar
+
+import msgspec
+import trio
+
+from agent.tools.base import Effects, ToolContext, ToolOutput
+from agent.tools.content import encoded
+from agent.tools.places import located
+from agent.tools.search.reporting import passed_over
+from agent.tools.search.running import Query, search
+from agent.tools.truncation import shorten
+
+__all__ = ["FindInput", "FindTool"]
+
+_DEFAULT_LIMIT = 1000
+_MAX_LIMIT = 10_000
+
+
+class FindInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to find, and where."""
+
+    pattern: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=1000,
+            description="A glob: '*.py' for names anywhere, 'src/**/*.{ts,tsx}' for paths below path",
+        ),
+    ]
+    path: Annotated[str, msgspec.Meta(description="The directory to search; the working directory unless told")] = "."
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many paths to show")] = _DEFAULT_LIMIT
+    include_ignored: Annotated[bool, msgspec.Meta(description="Also what .gitignore leaves out")] = False
+
+
+class FindTool:
+    """Find files and directories by name."""
+
+    name = "find"
+    description = (
+        "Find files and directories by a glob pattern, hidden ones too, sorted, as paths from the working directory. "
+        "What .gitignore leaves out is passed over unless include_ignored; links are not followed."
+    )
+    effects: ClassVar[Effects] = "read"
+    timeout: ClassVar[float | None] = 60.0
+    input_type = FindInput
+
+    async def run(self, arguments: FindInput, context: ToolContext) -> ToolOutput:
+        """See the interface."""
+        encoded(arguments.pattern, "pattern")
+        query = Query(glob=arguments.pattern, limit=arguments.limit, include_ignored=arguments.include_ignored)
+        place = await located(context, arguments.path)
+        outcome = await search(query, place, context)
+        lines = [*(outcome.lines or ["No paths match."]), *passed_over(outcome, "paths")]
+        text = "\n".join(lines)
+        text = await trio.to_thread.run_sync(lambda: shorten(text, keep="start", outputs=context.outputs))
+        return ToolOutput(text, {"path": place.path} | msgspec.to_builtins(outcome.end or {}))

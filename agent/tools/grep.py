@@ -1,0 +1,79 @@
+"""The tool ``grep``: lines that match a pattern."""
+
+import re
+from typing import Annotated, ClassVar
+
+import msgspec
+import trio
+
+from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.content import encoded
+from agent.tools.places import located
+from agent.tools.search.reporting import passed_over
+from agent.tools.search.running import Query, search
+from agent.tools.truncation import shorten
+
+__all__ = ["GrepInput", "GrepTool"]
+
+_DEFAULT_LIMIT = 100
+_MAX_LIMIT = 2000
+
+
+class GrepInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to look for, and where."""
+
+    pattern: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1, max_length=2000, description="A regular expression (Python's), matched line by line"
+        ),
+    ]
+    path: Annotated[str, msgspec.Meta(description="A file or a directory; the working directory unless told")] = "."
+    glob: Annotated[
+        str | None, msgspec.Meta(description="Only files that fit, such as '*.py' or 'src/**/*.{ts,tsx}'")
+    ] = None
+    ignore_case: bool = False
+    literal: Annotated[bool, msgspec.Meta(description="Take the pattern as plain text")] = False
+    context: Annotated[int, msgspec.Meta(ge=0, le=20, description="Lines to show before and after each match")] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many matching lines to show")] = (
+        _DEFAULT_LIMIT
+    )
+    include_ignored: Annotated[bool, msgspec.Meta(description="Also files that .gitignore leaves out")] = False
+
+
+class GrepTool:
+    """Search the text of files."""
+
+    name = "grep"
+    description = (
+        "Search files for lines that match a regular expression; shows path:line: text, with paths from the working "
+        "directory. Binary files and what .gitignore leaves out are passed over; hidden files are not."
+    )
+    effects: ClassVar[Effects] = "read"
+    timeout: ClassVar[float | None] = 60.0
+    input_type = GrepInput
+
+    async def run(self, arguments: GrepInput, context: ToolContext) -> ToolOutput:
+        """See the interface."""
+        query = _query(arguments)
+        place = await located(context, arguments.path)
+        outcome = await search(query, place, context)
+        lines = [*(outcome.lines or ["No lines match."]), *passed_over(outcome, "matching lines")]
+        text = "\n".join(lines)
+        text = await trio.to_thread.run_sync(lambda: shorten(text, keep="start", outputs=context.outputs))
+        return ToolOutput(text, {"path": place.path} | msgspec.to_builtins(outcome.end or {}))
+
+
+def _query(arguments: GrepInput) -> Query:
+    encoded(arguments.pattern, "pattern")
+    encoded(arguments.glob or "", "glob")
+    if "\n" in arguments.pattern:
+        raise ToolError("pattern: it holds a line end, but lines are searched one by one", "validation")
+    return Query(
+        glob=arguments.glob,
+        pattern=re.escape(arguments.pattern) if arguments.literal else arguments.pattern,
+        flags=int(re.IGNORECASE) if arguments.ignore_case else 0,
+        context=arguments.context,
+        limit=arguments.limit,
+        include_ignored=arguments.include_ignored,
+    )

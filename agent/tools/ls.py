@@ -1,0 +1,102 @@
+"""The tool ``ls``: the names in one directory, hidden and ignored ones too."""
+
+import os
+import stat
+from collections.abc import Iterator
+from heapq import nsmallest
+from typing import Annotated, ClassVar, NamedTuple
+
+import msgspec
+import trio
+
+from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.names import shown
+from agent.tools.places import Place, failures_of, kind_of, located, open_directory, opened
+from agent.tools.truncation import shorten
+
+__all__ = ["LsInput", "LsTool"]
+
+_DEFAULT_LIMIT = 500
+_MAX_LIMIT = 5000
+
+
+class LsInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which directory, and how many of its names."""
+
+    path: Annotated[str, msgspec.Meta(description="The directory; the working directory unless told")] = "."
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MAX_LIMIT, description="How many names to show")] = _DEFAULT_LIMIT
+
+
+class LsTool:
+    """List a directory."""
+
+    name = "ls"
+    description = (
+        "List a directory, hidden names too, in alphabetical order. Directories end in /, links show where they lead, "
+        f"pipes, sockets and devices are named as such. At most {_DEFAULT_LIMIT} names unless limit says more."
+    )
+    effects: ClassVar[Effects] = "read"
+    timeout: ClassVar[float | None] = 60.0
+    input_type = LsInput
+
+    async def run(self, arguments: LsInput, context: ToolContext) -> ToolOutput:
+        """See the interface."""
+        place = await located(context, arguments.path)
+        return await trio.to_thread.run_sync(_list, place, arguments.limit, context.outputs, abandon_on_cancel=True)
+
+
+class _Counted(NamedTuple):
+    names: list[str]
+    total: int
+
+
+def _list(place: Place, limit: int, outputs: str) -> ToolOutput:
+    with failures_of("list", place):
+        _insist_on_directory(place)
+        descriptor = open_directory(place)
+        try:
+            found = _first_names(descriptor, limit)
+            lines = [_line(descriptor, name) for name in found.names]
+        finally:
+            os.close(descriptor)
+        left_out = found.total - len(lines)
+        if left_out:
+            lines.append(f"[{left_out} of {found.total} names left out; set limit higher, or use find with a pattern]")
+        text = shorten("\n".join(lines), keep="start", outputs=outputs) if lines else "[The directory is empty.]"
+    return ToolOutput(text, {"path": place.path, "entries": found.total, "left_out": left_out})
+
+
+def _insist_on_directory(place: Place) -> None:
+    if place.names:
+        with opened(place) as (parent, name):
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+            raise ToolError(f"path: {place.asked} is {kind_of(status)}, not a directory", "validation")
+
+
+def _first_names(descriptor: int, limit: int) -> _Counted:
+    """The first names of the alphabet, of a directory of any size."""
+    total = 0
+
+    def names() -> Iterator[str]:
+        nonlocal total
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                trio.from_thread.check_cancelled()
+                total += 1
+                yield entry.name
+
+    chosen = nsmallest(limit, names(), key=lambda name: (name.casefold(), name))
+    return _Counted(chosen, total)
+
+
+def _line(directory: int, name: str) -> str:
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return f"{shown(name)} -> {shown(os.readlink(name, dir_fd=directory))}"
+    except OSError:  # gone since it was listed, or out of reach: its name is all there is to show
+        return shown(name)
+    if stat.S_ISDIR(status.st_mode):
+        return f"{shown(name)}/"
+    return shown(name) if stat.S_ISREG(status.st_mode) else f"{shown(name)} ({kind_of(status)})"

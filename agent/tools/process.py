@@ -1,0 +1,253 @@
+"""The tool ``process``: list the commands in the background, hear what they say, talk to them, end them.
+
+Whatever goes wrong is a result that says so, not an error: a process may end between two words about it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+import trio
+
+from agent.processes.keys import UnknownKey, encode_key, encode_paste
+from agent.processes.registry import ProcessRegistry
+from agent.processes.session import Session
+from agent.processes.stdin import InputClosed
+from agent.tools.base import Effects, ToolContext, ToolOutput
+from agent.tools.truncation import shorten
+
+__all__ = ["Action", "ProcessInput", "ProcessTool", "act"]
+
+Action: TypeAlias = Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
+
+_MAX_WAIT = 30.0
+_LOG_LINES = 200
+_COMMAND_CHARS = 80
+_MAX_DATA = 1_000_000
+_MAX_KEYS = 1_000
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Data: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_DATA)]
+
+
+class ProcessInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``session_id``: for all actions but list, and clear of everything that has ended.
+
+    ``timeout``: seconds that poll waits for the end, at most 30. ``offset`` and ``limit``: lines that log passes over
+    and shows; without both, the last 200. ``data`` and ``eof``: for write (as it is), submit (and Enter) and paste.
+    ``keys``: for send_keys.
+    """
+
+    action: Action
+    session_id: str | None = None
+    timeout: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    offset: _Count | None = None
+    limit: _Count | None = None
+    data: _Data = ""
+    eof: bool = False
+    keys: Annotated[list[str], msgspec.Meta(max_length=_MAX_KEYS)] = []
+
+
+class ProcessTool:
+    """Follow up commands that ``exec`` left in the background."""
+
+    name = "process"
+    description = (
+        "Follow up commands in the background. list; poll (new output and status; timeout: seconds to wait for the "
+        "end, up to 30); log (offset, limit: lines; without both the last 200); write (data, eof); submit (data and "
+        "Enter); send_keys (keys: Enter, C-c, Up, F5, ...); paste (data); kill; clear (forget what has ended); remove "
+        "(kill or clear)."
+    )
+    effects: ClassVar[Effects] = "run"
+    timeout: ClassVar[float | None] = 60.0
+    input_type = ProcessInput
+
+    async def run(self, arguments: ProcessInput, context: ToolContext) -> ToolOutput:
+        """See the interface."""
+        if context.processes is None:
+            return _failure("nothing runs in the background here")
+        return await act(arguments, context.processes, context.scope_key, context.outputs)
+
+
+async def act(arguments: ProcessInput, registry: ProcessRegistry, scope_key: str, outputs: str = "") -> ToolOutput:
+    """Do it, for the commands of this scope only; ``outputs`` is the directory for output that is too long to show."""
+    if arguments.action == "list":
+        return _list(registry, scope_key)
+    if arguments.action == "clear" and arguments.session_id is None:
+        return _clear_all(registry, scope_key)
+    session = registry.get(arguments.session_id or "", scope_key)
+    if session is None:
+        return _failure(f"there is no session {arguments.session_id!r}; the action list shows those that there are")
+    try:
+        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs))
+    except (InputClosed, UnknownKey) as exc:
+        return _failure(str(exc), session)
+
+
+class _Request(msgspec.Struct, frozen=True):
+    arguments: ProcessInput
+    registry: ProcessRegistry
+    session: Session
+    outputs: str
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def _list(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
+    sessions = registry.sessions(scope_key)
+    lines = [f"{session.id}  {_state(session)}  pid {session.pid}  {_shortened(session)}" for session in sessions]
+    details = [{**session.details(), "command": session.command.line} for session in sessions]
+    text = "\n".join(lines) or "Nothing runs in the background, and nothing there has ended lately."
+    return ToolOutput(text, {"status": "completed", "sessions": details})
+
+
+async def _poll(request: _Request) -> ToolOutput:
+    session = request.session
+    await _wait_for_end(request, min(request.arguments.timeout, _MAX_WAIT))
+    if session.exited:
+        session.exit_notified = True
+    said, is_lost = session.output.take_pending()
+    shown = shorten(said, keep="end", outputs=request.outputs, lost=is_lost) if said else "(no new output)"
+    return ToolOutput(f"{shown.rstrip(chr(10))}\n\n{_sentence(session)}", session.details())
+
+
+async def _wait_for_end(request: _Request, seconds: float) -> None:
+    """Meanwhile the end is announced to nobody else; but it is when this wait is given up."""
+    session = request.session
+    session.watchers += 1
+    try:
+        with trio.move_on_after(seconds):
+            await session.ended.wait()
+    except trio.Cancelled:
+        session.watchers -= 1
+        request.registry.announce(session)
+        raise
+    session.watchers -= 1
+
+
+async def _log(request: _Request) -> ToolOutput:
+    arguments, session = request.arguments, request.session
+    lines = session.output.text().removesuffix("\n").split("\n") if session.output.size else []
+    first = arguments.offset or 0
+    if arguments.offset is None:  # the end
+        first = max(0, len(lines) - (_LOG_LINES if arguments.limit is None else arguments.limit))
+    last = len(lines) if arguments.limit is None else min(len(lines), first + arguments.limit)
+    what = f"[lines {first + 1} to {last} of {len(lines)}]" if last > first else f"[none of {len(lines)} lines]"
+    if session.output.truncated:
+        what = f"{what} [the beginning of the output is no longer kept]"
+    shown = shorten("\n".join(lines[first:last]), keep="start", outputs=request.outputs)
+    return ToolOutput(f"{shown}\n{what}".lstrip("\n"), {**session.details(), "total_lines": len(lines)})
+
+
+# --- talking ----------------------------------------------------------------------------------------------------------
+
+
+async def _write(request: _Request) -> ToolOutput:
+    return await _send(request, request.arguments.data)
+
+
+async def _submit(request: _Request) -> ToolOutput:
+    return await _send(request, request.arguments.data + _enter(request.session))
+
+
+async def _send_keys(request: _Request) -> ToolOutput:
+    if not request.session.stdin.is_terminal:
+        raise UnknownKey("the command has no terminal (pty: true), so there are no keys; use write or submit")
+    return await _send(request, "".join(encode_key(key) for key in request.arguments.keys))
+
+
+async def _paste(request: _Request) -> ToolOutput:
+    return await _send(request, encode_paste(request.arguments.data, bracketed=request.session.stdin.is_terminal))
+
+
+async def _send(request: _Request, text: str) -> ToolOutput:
+    session = request.session
+    data = text.encode(errors="replace")
+    written = await session.stdin.write(data)
+    if written < len(data):
+        return _failure(f"the command does not read its input: it took {written} of {len(data)} bytes", session)
+    if request.arguments.eof:
+        await session.stdin.end()
+    end = ", and ended its input" if request.arguments.eof else ""
+    return ToolOutput(f"Wrote {written} bytes to session {session.id}{end}.", session.details())
+
+
+def _enter(session: Session) -> str:
+    return "\r" if session.stdin.is_terminal else "\n"
+
+
+# --- ending -----------------------------------------------------------------------------------------------------------
+
+
+async def _kill(request: _Request) -> ToolOutput:
+    session = request.session
+    if session.exited:
+        return _failure(f"session {session.id} has ended already", session)
+    await request.registry.kill(session)
+    return ToolOutput(f"Killed session {session.id}.", session.details())
+
+
+async def _clear(request: _Request) -> ToolOutput:
+    session = request.session
+    if not session.exited:
+        return _failure(f"session {session.id} still runs; kill or remove it", session)
+    session.exit_notified = True
+    request.registry.forget(session)
+    return ToolOutput(f"Cleared session {session.id}.", session.details())
+
+
+async def _remove(request: _Request) -> ToolOutput:
+    session = request.session
+    verb = "Cleared" if session.exited else "Killed and removed"
+    if not session.exited:
+        await request.registry.kill(session)
+    request.registry.forget(session)
+    return ToolOutput(f"{verb} session {session.id}.", session.details())
+
+
+def _clear_all(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
+    ended = [session for session in registry.sessions(scope_key) if session.exited]
+    for session in ended:
+        registry.forget(session)
+    return ToolOutput(f"Cleared {len(ended)} sessions that had ended.", {"status": "completed", "cleared": len(ended)})
+
+
+_ACTIONS: dict[str, Callable[[_Request], Awaitable[ToolOutput]]] = {
+    "poll": _poll,
+    "log": _log,
+    "write": _write,
+    "submit": _submit,
+    "send_keys": _send_keys,
+    "paste": _paste,
+    "kill": _kill,
+    "clear": _clear,
+    "remove": _remove,
+}
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _failure(message: str, session: Session | None = None) -> ToolOutput:
+    facts: dict[str, Any] = {} if session is None else session.details()
+    return ToolOutput(f"Failed: {message}.", {**facts, "status": "failed", "error": message})
+
+
+def _state(session: Session) -> str:
+    if not session.exited:
+        return "running"
+    if session.timed_out:
+        return "timed out"
+    return f"code {session.exit_code}" if session.exit_signal is None else f"signal {session.exit_signal}"
+
+
+def _sentence(session: Session) -> str:
+    if not session.exited:
+        return f"(Session {session.id} still runs.)"
+    return f"(Session {session.id} has ended: {session.status}, {_state(session)}.)"
+
+
+def _shortened(session: Session) -> str:
+    line = " ".join(session.command.line.split())
+    return line if len(line) <= _COMMAND_CHARS else f"{line[: _COMMAND_CHARS - 3]}..."

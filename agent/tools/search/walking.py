@@ -1,0 +1,93 @@
+"""Walking a tree in alphabetical order, from open directory to open directory: no link is ever followed."""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agent.tools.search.ignoring import Ignoring, parse_rules
+
+__all__ = ["Found", "Walk", "read_text_at"]
+
+MAX_DEPTH = 100
+MAX_RULES_BYTES = 256 * 1024
+_NEVER = frozenset({".git", ".hg", ".svn", ".jj"})
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Found(NamedTuple):
+    """Something in the tree: its path from the root, and how to open it."""
+
+    path: str
+    directory: int
+    """An open directory, as long as the walk is not asked for what comes next."""
+    name: str
+    is_directory: bool
+    is_file: bool
+
+
+class Walk:
+    """One walk, and how much it did not look into."""
+
+    def __init__(self) -> None:
+        self.ignored = 0
+        self.unreadable = 0
+        self.too_deep = 0
+
+    def below(self, root: int, ignoring: Ignoring | None) -> Iterator[Found]:
+        """All that is below ``root`` (a directory descriptor), but for what a version control system keeps for itself.
+
+        ``ignoring`` None: ignore files are not asked.
+        """
+        return self._directory(root, "", ignoring, 0)
+
+    def _directory(self, directory: int, path: str, ignoring: Ignoring | None, depth: int) -> Iterator[Found]:
+        with os.scandir(directory) as entries:
+            found = sorted(
+                (entry.name, entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False))
+                for entry in entries
+            )
+        if ignoring is not None and any(name == ".gitignore" for name, _, _ in found):
+            ignoring = _with_own_rules(ignoring, directory, path)
+        for name, is_directory, is_file in found:
+            here = path + name
+            if name in _NEVER:
+                continue
+            if ignoring is not None and ignoring.ignores(here, is_directory=is_directory):
+                self.ignored += 1
+                continue
+            yield Found(here, directory, name, is_directory, is_file)
+            if is_directory:
+                yield from self._subdirectory(directory, here, ignoring, depth + 1)
+
+    def _subdirectory(self, parent: int, path: str, ignoring: Ignoring | None, depth: int) -> Iterator[Found]:
+        if depth > MAX_DEPTH:
+            self.too_deep += 1
+            return
+        try:
+            directory = os.open(path.rpartition("/")[2], _DIRECTORY, dir_fd=parent)
+        except OSError:
+            self.unreadable += 1
+            return
+        try:
+            yield from self._directory(directory, path + "/", ignoring, depth)
+        finally:
+            os.close(directory)
+
+
+def _with_own_rules(ignoring: Ignoring, directory: int, path: str) -> Ignoring:
+    text = read_text_at(directory, ".gitignore")
+    return ignoring if text is None else ignoring.with_rules_of(path, parse_rules(text))
+
+
+def read_text_at(directory: int, name: str) -> str | None:
+    """The rules in a file of the directory; None where there is none that can be read."""
+    try:
+        descriptor = os.open(name, _REGULAR, dir_fd=directory)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            return file.read(MAX_RULES_BYTES).decode(errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,89 @@
+"""What a worker is made of, shared by its methods; and how it takes up a conversation and gives it back."""
+
+import time
+
+import msgspec
+
+from agent.brain import Brain
+from agent.compactor import Compactor
+from agent.context import Knowledge
+from agent.conversation import Conversation, SessionStore
+from agent.hook_types import SessionInfo
+from agent.inbox import Inbox
+from agent.limits import Limits
+from agent.model_shelf import ModelShelf
+from agent.output import Output
+from agent.runs import RunRegistry
+from agent.sealing import plan_sealing
+from agent.tools.todo_list import TodoList
+from wire.messages import AgentStatus
+
+__all__ = ["Worker"]
+
+
+class Worker(msgspec.Struct, eq=False, kw_only=True):
+    """One worker's state."""
+
+    brain: Brain
+    conversation: Conversation
+    store: SessionStore
+    knowledge: Knowledge
+    models: ModelShelf
+    todos: TodoList
+    output: Output
+    limits: Limits
+    inbox: Inbox
+    runs: RunRegistry
+    compactor: Compactor
+
+    async def begin(self) -> None:
+        """Take up the first conversation. Raises TranscriptError."""
+        await self._seal()
+        await self.brain.hooks.session_start(self._info("start"))
+
+    async def end(self) -> None:
+        """Give the conversation back, for another worker to take up."""
+        await self.brain.hooks.session_end(self._info("shutdown"))
+        self.conversation.close()
+        await self.models.aclose()
+
+    async def hold(self, conversation: Conversation, reason: str) -> None:
+        """Make this the worker's conversation; nothing that waited for the former one may reach it."""
+        if conversation is not self.conversation:
+            await self.brain.hooks.session_end(self._info(reason))
+            self.conversation.close()
+            self.conversation = conversation
+            self.output.go_on_above(conversation.last_seq)
+            self.brain.files.forget_all()
+            await self._seal()
+            await self.brain.hooks.session_start(self._info(reason))
+        self.inbox.clear()
+
+    def status(self) -> AgentStatus:
+        """Where it stands."""
+        run, pending = self.runs.active, self.brain.approvals.pending()
+        latest = self.runs.latest
+        return AgentStatus(
+            state="READY" if run is None else "PAUSED" if pending else "WORKING",
+            step_count=0 if latest is None else latest.step_count,
+            last_safe_index=self.conversation.safe_index,
+            cursor=self.output.last_seq,
+            bookmark=self.conversation.bookmark,
+            pending_permissions=[call.id for call in pending],
+        )
+
+    async def _seal(self) -> None:
+        """Give every tool call that a former worker left open its one result; go on with its list of things to do."""
+        conversation = self.conversation
+        plan = plan_sealing(conversation.messages, conversation.records, time.time())
+        if plan is not None:
+            for record in plan.records:
+                conversation.note(record)
+            conversation.add(plan.message)
+            await conversation.sync()
+            self.brain.approvals.note_sealed(plan.sealed)
+            self.output.event("agent_resumed", {"strategy": "seal", "sealed": plan.sealed})
+        self.todos.resume(conversation.messages)
+
+    def _info(self, reason: str) -> SessionInfo:
+        return SessionInfo(self.conversation.header.id, self.conversation.session_file, reason)

@@ -1,0 +1,176 @@
+"""What a model is sent: rows of a table for each step, and what must hold for any conversation whatever."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.history.hygiene import Rules, alternating, clean, limit_history_turns
+from tests.agent.history.building import called, prompt, resulted, said
+from wire.entries import (
+    Block,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TranscriptMessage,
+)
+
+IMAGE = ImageBlock("aGk=")
+LEFT_OUT = "[image left out: it holds no PNG, JPEG, GIF or WebP image]"
+
+
+def user(*blocks: Block, origin: Any = "prompt", from_session: str | None = None) -> TranscriptMessage:
+    return TranscriptMessage("user", [*blocks], origin=origin, from_session=from_session)
+
+
+def model(*blocks: Block) -> TranscriptMessage:
+    return TranscriptMessage("assistant", [*blocks])
+
+
+def result(call_id: str, content: Any, *images: ImageBlock) -> TranscriptMessage:
+    return user(ToolResultBlock(call_id, content, images=[*images]), origin="tool")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            [user(TextBlock("hi"), from_session="main")],
+            [user(TextBlock("[Message from another session: main]\n"), TextBlock("hi"))],
+            id="from another session",
+        ),
+        pytest.param(
+            [user(TextBlock("look"), ImageBlock("aGk=", "image/tiff"), IMAGE)],
+            [user(TextBlock("look"), TextBlock(LEFT_OUT), IMAGE)],
+            id="no image",
+        ),
+        pytest.param([user(ImageBlock(""))], [user(TextBlock(LEFT_OUT))], id="an empty image"),
+        pytest.param(
+            [prompt("1"), model(ThinkingBlock("hm"), TextBlock("a")), model(ThinkingBlock("hm"))],
+            [prompt("1"), said("a")],
+            id="thoughts",
+        ),
+        pytest.param(
+            [prompt("1"), model(ToolUseBlock("c", "read", '{"path'), ToolUseBlock("", "read", {})), resulted("c", "")],
+            [prompt("1"), model(ToolUseBlock("c", "read", {"invalid_arguments": '{"path'})), resulted("c")],
+            id="calls that make no sense",
+        ),
+        pytest.param([prompt("1"), resulted("c")], [prompt("1")], id="a result of no call"),
+        pytest.param(
+            [called("a", "b"), resulted("b"), resulted("a", "a")],
+            [called("a", "b"), resulted("a", "b")],
+            id="results in call order, once",
+        ),
+        pytest.param(
+            [called("a"), prompt("and?"), resulted("a")],
+            [called("a"), resulted("a"), prompt("and?")],
+            id="a result in the wrong place",
+        ),
+        pytest.param(
+            [called("a"), resulted("a"), called("a"), result("a", "second")],
+            [called("a"), resulted("a"), called("a"), result("a", "second")],
+            id="an id used again",
+        ),
+        pytest.param(
+            [called("a"), result("a", {"ok": True, "data": "x", "details": {"pid": 1}})],
+            [called("a"), result("a", {"ok": True, "data": "x"})],
+            id="details are not for the model",
+        ),
+    ],
+)
+def test_a_conversation_is_cleaned(before: list[TranscriptMessage], after: list[TranscriptMessage]) -> None:
+    assert clean(before, Rules()) == after
+
+
+def test_a_call_without_a_result_gets_one_that_says_so() -> None:
+    _, answer = clean([called("a")], Rules())
+    (block,) = answer.content
+    assert isinstance(block, ToolResultBlock)
+    assert block.is_error
+    assert block.content["error"] == "The result of exec is not there."
+
+
+def test_the_latest_images_are_kept() -> None:
+    images = [ImageBlock(f"aGk{letter}") for letter in "abcd"]
+    history = [user(images[0]), called("c"), result("c", "x", images[1], images[2]), user(images[3])]
+    cleaned = clean(history, Rules(images=2))
+    note = TextBlock("[image left out: there are too many, or too large ones]")
+    assert cleaned == [user(note), called("c"), result("c", "x", images[2]), user(images[3])]
+    assert clean([user(ImageBlock("a" * 400))], Rules(image_chars=399)) == [user(note)]
+    assert clean([user(*images)], Rules(all_image_chars=8)) == [user(note, note, *images[2:])]
+
+
+def test_history_is_cut_at_the_last_user_messages_and_paired_again() -> None:
+    history = [prompt("1"), called("a"), prompt("steer", "steer"), resulted("a"), said("x"), prompt("2"), said("y")]
+    assert limit_history_turns(history, 1) == history[5:]
+    assert limit_history_turns(history, 3) == limit_history_turns(history, 99) == history
+    assert clean(history, Rules(turns=2)) == [prompt("steer", "steer"), said("x"), prompt("2"), said("y")]
+
+
+def test_neighbours_of_one_role_become_one_message_where_a_provider_needs_it() -> None:
+    history = [said("0"), called("a"), resulted("a"), prompt("1"), said("2")]
+    joined = alternating(history)
+    assert [message.role for message in joined] == ["user", "assistant", "user", "assistant"]
+    assert joined[2].content == [*resulted("a").content, *prompt("1").content]
+    assert joined[2].origin == "prompt"
+
+
+# --- whatever the conversation is -------------------------------------------------------------------------------------
+
+ids = st.sampled_from(["a", "b", "c", ""])
+images = st.builds(ImageBlock, st.sampled_from(["aGk=", "", "abc", "abcd" * 5]), st.sampled_from(["image/png", "x/y"]))
+blocks: st.SearchStrategy[Block] = st.one_of(
+    st.builds(TextBlock, st.text(max_size=3)),
+    st.builds(ThinkingBlock, st.text(max_size=3)),
+    images,
+    st.builds(ToolUseBlock, ids, st.sampled_from(["exec", ""]), st.sampled_from([{}, "x", None, [1]])),
+    st.builds(
+        ToolResultBlock, ids, st.sampled_from(["x", {"details": 1}]), st.booleans(), st.lists(images, max_size=2)
+    ),
+)
+
+
+@st.composite
+def message(draw: st.DrawFn) -> TranscriptMessage:
+    """Calls are the model's, results the user's; everything else may be anywhere."""
+    role = draw(st.sampled_from(["user", "assistant"]))
+    other = ToolUseBlock if role == "user" else ToolResultBlock
+    content = [block for block in draw(st.lists(blocks, max_size=4)) if not isinstance(block, other)]
+    origin = draw(st.sampled_from(["prompt", "tool", "steer"])) if role == "user" else "prompt"
+    return TranscriptMessage(role, content, origin, None, draw(st.none() | st.just("main")))  # type: ignore[arg-type]
+
+
+rules = st.builds(
+    Rules,
+    turns=st.none() | st.integers(1, 3),
+    alternate=st.booleans(),
+    images=st.integers(0, 3),
+    image_chars=st.integers(0, 30),
+    all_image_chars=st.integers(0, 30),
+)
+
+
+@given(st.lists(message(), max_size=12), rules)
+def test_after_hygiene_every_call_has_exactly_one_result_and_hygiene_again_changes_nothing(
+    history: list[TranscriptMessage], given_rules: Rules
+) -> None:
+    cleaned = clean(history, given_rules)
+    for index, said_now in enumerate(cleaned):
+        assert said_now.content
+        called_ids = [call.id for call in said_now.calls]
+        following = cleaned[index + 1].content if index + 1 < len(cleaned) else []
+        answered = [block.tool_use_id for block in following if isinstance(block, ToolResultBlock)]
+        if said_now.role == "assistant":
+            assert answered == called_ids
+            assert max(Counter(called_ids).values(), default=1) == 1
+    assert sum(len(m.calls) for m in cleaned) == sum(
+        isinstance(block, ToolResultBlock) for m in cleaned for block in m.content
+    )
+    if given_rules.alternate:
+        roles = [m.role for m in cleaned]
+        assert roles == ["user" if index % 2 == 0 else "assistant" for index in range(len(roles))]
+    assert clean(cleaned, given_rules) == cleaned

@@ -1,0 +1,102 @@
+"""A whole worker whose model is on the other side of HTTP."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from agent.models.openai import OpenAIModel
+from fixtures.fake_openai import FakeOpenAI
+from tests.agent.inprocess import Client, worker
+from tests.agent.models.conftest import until_told
+from tests.house import ROOT
+
+ARGUMENTS = ("--provider", "openai", "--model", "fake-1")
+
+
+@pytest.fixture(autouse=True)
+def endpoint(server: FakeOpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.port}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+
+
+@pytest.fixture
+async def client(endpoint: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+    """A process that ends closes its connections; of a worker in this process they are closed here."""
+    models: list[OpenAIModel] = []
+    begin = OpenAIModel.__init__
+
+    def begin_and_remember(self: OpenAIModel, *arguments: Any, **more: Any) -> None:
+        begin(self, *arguments, **more)
+        models.append(self)
+
+    monkeypatch.setattr(OpenAIModel, "__init__", begin_and_remember)
+    async with worker(*ARGUMENTS) as client:
+        yield client
+    for model in models:
+        await model.aclose()
+
+
+async def test_a_conversation_goes_through_tools_to_its_answer_and_on(
+    workspace: Path, server: FakeOpenAI, client: Client
+) -> None:
+    (workspace / "a.txt").write_text("what is in a")
+    steps = [
+        [{"call": "read", "arguments": {"path": "a.txt"}}, {"call": "nonsense", "arguments": {}}],
+        "that was all",
+    ]
+    result = await client.prompt(f"SCRIPT:{json.dumps(steps)}")
+    assert (result.stop_reason, result.text) == ("stop", "that was all")
+    assert result.usage.input_tokens > 0
+    assert (await client.prompt("and you?")).text == "echo: and you?"
+    sent = server.seen[-1].body["messages"]
+    roles = [message["role"] for message in sent]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert "what is in a" in sent[3]["content"]
+    assert "nonsense" in sent[4]["content"]
+
+
+async def test_a_call_with_broken_arguments_gets_a_validation_error_and_the_model_goes_on(
+    server: FakeOpenAI, client: Client
+) -> None:
+    steps = [{"call": "read", "arguments": {"path": "a.txt"}}, "that was all"]
+    result = await client.prompt(f"BROKEN_ARGS SCRIPT:{json.dumps(steps)}")
+    assert (result.stop_reason, result.text) == ("stop", "that was all")
+    call, answer = server.seen[-1].body["messages"][-2:]
+    assert json.loads(call["tool_calls"][0]["function"]["arguments"]) == {"invalid_arguments": '{"path": "a.txt"'}
+    assert json.loads(answer["content"])["error_type"] == "validation"
+
+
+async def test_an_abort_ends_the_answer_and_its_connection_and_keeps_what_was_said(
+    server: FakeOpenAI, client: Client
+) -> None:
+    prompt = await client.send("prompt", text="HANG aborted")
+    await client.event("assistant_message", partial="before hang ")
+    assert (await client.call("ping")) == {}
+    await client.call("abort")
+    result = (await client.answer(prompt))["result"]
+    assert (result["stop_reason"], result["text"]) == ("aborted", "before hang ")
+    with trio.fail_after(10):
+        await until_told(server.hung_up, "HANG aborted")
+    assert (await client.prompt("go on")).text == "echo: go on"
+
+
+async def test_a_final_error_ends_the_run_with_the_servers_words(client: Client) -> None:
+    result = await client.prompt("STATUS=400")
+    assert result.stop_reason == "error"
+    assert result.error == "the model server answered 400: fake internal error"
+
+
+@pytest.mark.process
+async def test_the_terminal_front_speaks_with_a_server_too() -> None:
+    command = [sys.executable, "-P", "-m", "agent", *ARGUMENTS, "--no-session", "-p", "hello"]
+    with trio.fail_after(20):
+        done = await trio.run_process(
+            command, capture_stdout=True, capture_stderr=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+    assert (done.stdout, done.stderr) == (b"echo: hello\n", b"")

@@ -1,0 +1,233 @@
+"""The registry: who is told of an end and who is not, what it bounds, and that it sleeps while nothing happens."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from agent.processes.notices import ExitNotice
+from agent.processes.registry import ProcessRegistry, RegistryLimits
+from agent.processes.session import Session
+from agent.processes.spawn import Command, SpawnFailed
+from agent.tools.process import ProcessInput, act
+from rpc.hunt import kill_marked
+from rpc.procfs import MARKER_VARIABLE
+from tests.agent.processes.helpers import ENVIRONMENT, Bench, bench_of, processes_with
+
+PROJECT = Path(__file__).parents[3]
+
+pytestmark = pytest.mark.process
+
+
+def command(line: str, **environment: str) -> Command:
+    return Command(line=line, cwd="/", environment={**ENVIRONMENT, **environment}, takes_input=True)
+
+
+def in_background(registry: ProcessRegistry, line: str, **environment: str) -> Session:
+    session = registry.start(command(line, **environment), scope_key="mine", session_key="key")
+    registry.background(session)
+    return session
+
+
+async def end_of(session: Session) -> None:
+    with trio.fail_after(10):
+        await session.ended.wait()
+
+
+# --- notices ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "notice"),
+    [
+        ("echo a; printf ' b\\n\\n c '; exit 0", ExitNotice("", "key", "Exec completed ({}, code 0) :: a b c", 0)),
+        ("exit 3", ExitNotice("", "key", "Exec completed ({}, code 3)", 3)),
+        ("exit 127", ExitNotice("", "key", "Exec failed ({}, code 127)", 127)),
+        ("kill -9 $$", ExitNotice("", "key", "Exec failed ({}, signal SIGKILL)", None, "SIGKILL")),
+        ("true", ExitNotice("", "key", "Exec completed ({}, code 0)", 0)),
+    ],
+)
+async def test_the_end_of_a_background_command_is_told_once_in_one_line(
+    bench: Bench, line: str, notice: ExitNotice
+) -> None:
+    session = in_background(bench.registry, line)
+    await end_of(session)
+    bench.registry.announce(session)
+    (told,) = bench.notices
+    expected = (session.id, "key", notice.summary.format(session.id[:8]), notice.exit_code, notice.signal)
+    assert (told.session_id, told.session_key, told.summary, told.exit_code, told.signal) == expected
+
+
+async def test_a_notice_shows_the_last_four_hundred_characters(bench: Bench) -> None:
+    await end_of(in_background(bench.registry, "seq 1000"))
+    summary = bench.notices[0].summary
+    assert len(summary.partition(" :: ")[2]) == 400
+    assert summary.endswith(" 998 999 1000")
+
+
+async def test_ends_or_those_without_a_word_can_be_left_untold(workspace: Path) -> None:
+    async with bench_of(notify_on_empty_success=False) as bench:
+        for line in ("true", "echo said", "exit 1"):
+            await end_of(in_background(bench.registry, line))
+    assert [notice.exit_code for notice in bench.notices] == [0, 1]
+    async with bench_of(notify_on_exit=False) as bench:
+        await end_of(in_background(bench.registry, "exit 1"))
+    assert bench.notices == []
+
+
+async def test_a_foreground_command_is_told_to_nobody_and_forgotten(bench: Bench) -> None:
+    session = bench.registry.start(command("echo x"), scope_key="mine")
+    await end_of(session)
+    assert (bench.notices, bench.changes, bench.registry.sessions("mine")) == ([], [], [])
+
+
+async def test_an_end_that_a_poll_waited_for_is_not_told_again(bench: Bench) -> None:
+    session = in_background(bench.registry, "read x")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(act, ProcessInput("poll", session.id, timeout=10), bench.registry, "mine")
+        await trio.testing.wait_all_tasks_blocked()
+        await session.stdin.end()
+    assert session.exited
+    assert bench.notices == []
+
+
+async def test_an_end_that_a_poll_gave_up_waiting_for_is_told(bench: Bench) -> None:
+    session = in_background(bench.registry, "read x")
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(act, ProcessInput("poll", session.id, timeout=10), bench.registry, "mine")
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+    await session.stdin.end()
+    await end_of(session)
+    assert len(bench.notices) == 1
+
+
+async def test_an_end_that_comes_in_the_very_moment_a_poll_is_cancelled_is_told(bench: Bench) -> None:
+    session = in_background(bench.registry, "read x")
+    session.watchers += 1
+    await session.stdin.end()
+    await end_of(session)
+    assert bench.notices == []
+    session.watchers -= 1
+    bench.registry.announce(session)
+    assert len(bench.notices) == 1
+
+
+# --- the worker's death -----------------------------------------------------------------------------------------------
+
+HOST = """
+import os, sys, trio
+from agent.processes.registry import ProcessRegistry
+from agent.processes.spawn import Command
+async def main():
+    async with trio.open_nursery() as nursery:
+        registry = ProcessRegistry()
+        await nursery.start(registry.run)
+        line = "(setsid sleep 61 &); echo up; sleep 62"
+        session = registry.start(Command(line=line, cwd="/", environment=dict(os.environ)))
+        registry.background(session)
+        await session.fresh.wait()
+        print(flush=True)
+trio.run(main)
+"""
+
+
+def test_after_a_kill_of_the_worker_its_supervisor_finds_every_command_by_its_mark() -> None:
+    mark = f"test:{os.getpid()}"
+    environment = {**os.environ, MARKER_VARIABLE: mark}
+    with subprocess.Popen([sys.executable, "-c", HOST], env=environment, stdout=subprocess.PIPE, cwd=PROJECT) as host:
+        assert host.stdout is not None
+        host.stdout.readline()
+        left = set(processes_with(f"{MARKER_VARIABLE}={mark}")) - {host.pid}
+        host.kill()
+    assert len(left) >= 2
+    swept = kill_marked(lambda found: found == mark, time.monotonic() + 5)
+    assert (set(swept.killed), swept.left) == (left, ())
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+async def test_there_are_never_more_commands_than_it_allows(workspace: Path) -> None:
+    async with bench_of(limits=RegistryLimits(running=2)) as bench:
+        first = in_background(bench.registry, "sleep 60")
+        in_background(bench.registry, "sleep 60")
+        with pytest.raises(SpawnFailed, match="2 commands run already"):
+            bench.registry.start(command("true"))
+        await bench.registry.kill(first)
+        await end_of(bench.registry.start(command("true")))
+
+
+async def test_closing_it_ends_every_command_and_tells_of_none(bench: Bench) -> None:
+    for _ in range(3):
+        in_background(bench.registry, "(setsid sleep 61 &); sleep 62", MARK="of-close")
+    with trio.fail_after(10):
+        await bench.registry.aclose()
+    assert processes_with("MARK=of-close") == []
+    assert (bench.changes, bench.notices) == ([1, 2, 3, 2, 1, 0], [])
+
+
+class Wakeups(trio.abc.Instrument):
+    """Counts how often the loop had something to do."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - the interface's
+        self.count += 1
+
+
+async def test_fifty_idle_commands_cost_no_wakeups(bench: Bench) -> None:
+    for _ in range(50):
+        in_background(bench.registry, "exec sleep 60")
+    in_background(bench.registry, "exec >&- 2>&-; exec sleep 60")  # a closed stream is no reason to wake up either
+    await trio.testing.wait_all_tasks_blocked(0.2)
+    wakeups = Wakeups()
+    trio.lowlevel.add_instrument(wakeups)
+    await trio.sleep(0.5)  # what is measured is that nothing happens meanwhile
+    trio.lowlevel.remove_instrument(wakeups)
+    assert wakeups.count <= 10  # this test's own and the odd late start; asked once a second each, it were 25
+    with trio.fail_after(15):
+        await bench.registry.aclose()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+async def test_a_command_takes_five_descriptors_and_gives_them_back(bench: Bench) -> None:
+    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are what is compared
+    session = in_background(bench.registry, "sleep 60")
+    assert len(set(os.listdir("/proc/self/fd")) - before) == 5  # noqa: PTH208 - see above
+    await bench.registry.kill(session)
+    assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - see above
+
+
+async def test_two_writers_do_not_mix_their_words(bench: Bench) -> None:
+    session = in_background(bench.registry, "sleep 0.1; cat")
+    one, other = b"a" * 100_000 + b"\n", b"b" * 100_000 + b"\n"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(session.stdin.write, one)
+        nursery.start_soon(session.stdin.write, other)
+    await session.stdin.end()
+    await end_of(session)
+    assert session.output.text() in {text[-200_000:] for text in ((one + other).decode(), (other + one).decode())}
+
+
+async def test_a_writer_that_waits_is_told_when_the_command_ends(bench: Bench) -> None:
+    session = in_background(bench.registry, "sleep 60")
+    output = None
+    async with trio.open_nursery() as nursery:
+
+        async def write() -> None:
+            nonlocal output
+            output = await act(ProcessInput("write", session.id, data="x" * 100_000), bench.registry, "mine")
+
+        nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        await bench.registry.kill(session)
+    assert output is not None
+    assert output.text in {"Failed: the command has ended.", "Failed: the command has closed its input."}

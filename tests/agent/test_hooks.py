@@ -1,0 +1,347 @@
+"""Hooks: what they may change, and that one which raises, hangs or answers nonsense ends nothing but its call."""
+
+import sys
+import threading
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from agent import hook_sources
+from agent.hook_types import HOOK_NAMES, Hook
+from agent.hooks import (
+    AgentEnd,
+    AgentStart,
+    Ask,
+    CompactionInfo,
+    Deny,
+    HookFailed,
+    Hooks,
+    SessionInfo,
+    SystemPrompt,
+    UseResult,
+    load_hooks,
+)
+from agent.policy import Policy
+from tests.agent.calling import Bench, FakeTool, subject
+from wire.entries import CallState, ToolUseBlock
+
+CALL = ToolUseBlock("c0", "work", {"say": "hello"})
+
+
+def always(answer: Any) -> Any:
+    """An async hook: threads know nothing of a clock that jumps."""
+
+    async def hook(*_: Any) -> Any:
+        return answer
+
+    return hook
+
+
+async def raising(*_: Any) -> None:
+    raise RuntimeError("my hook is broken")
+
+
+async def hanging(*_: Any) -> None:
+    await trio.sleep_forever()
+
+
+def several(name: str, *functions: Any, warnings: list[Any] | None = None) -> Hooks:
+    told = [] if warnings is None else warnings
+    return Hooks([Hook(name, function, "test") for function in functions], lambda *warning: told.append(warning))
+
+
+# --- before a tool call -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict"),
+    [
+        ([], None),
+        ([None, None], None),
+        ([Ask("a"), Deny("b"), UseResult(1)], Deny("b")),
+        ([UseResult(1), Ask("a")], Ask("a")),
+        ([Ask("a"), UseResult(1), Ask("b"), None], Ask("a")),
+        ([UseResult(1), UseResult(2)], UseResult(1)),
+    ],
+)
+async def test_the_strictest_hook_decides(answers: list[Any], verdict: Any) -> None:
+    assert await several("before_tool_call", *map(always, answers)).before_tool_call(CALL) == verdict
+
+
+async def test_a_hook_can_deny_ask_or_give_the_result_itself() -> None:
+    for answer, states in (
+        (Deny("not here"), ["DENIED"]),
+        (UseResult({"cached": 1}), ["COMPLETED"]),
+        (Ask("are you sure?"), ["AWAITING_APPROVAL", "AWAITING_APPROVAL", "RUNNING", "COMPLETED"]),
+    ):
+        bench = Bench(hooks={"before_tool_call": always(answer)})
+        bench.react = allow_all(bench)
+        (result,) = await bench.run(("work", {}))
+        assert bench.journal.states("c0") == states
+        assert result["ok"] == (not isinstance(answer, Deny))
+        if isinstance(answer, UseResult):
+            assert result == {"ok": True, "data": {"cached": 1}}
+            assert bench.tools["work"].begun == []
+
+
+def allow_all(bench: Bench) -> Any:
+    def react(name: str, data: dict[str, Any]) -> None:
+        if name == "permission_required":
+            bench.approvals.decide(subject(data), "allow")
+
+    return react
+
+
+async def test_no_hook_can_relax_what_the_rules_deny_or_ask() -> None:
+    asked: list[str] = []
+
+    def result_for_all(call: ToolUseBlock) -> UseResult:
+        asked.append(call.name)
+        return UseResult("from the hook")
+
+    policy = Policy(deny=frozenset({"denied"}), require_approval=frozenset({"asked"}))
+    bench = Bench(FakeTool("denied"), FakeTool("asked"), policy=policy, hooks={"before_tool_call": result_for_all})
+    bench.react = allow_all(bench)
+    refused, done, unknown = await bench.run(("denied", {}), ("asked", {}), ("nothing", {}))
+    assert refused["error_type"] == "denied"
+    assert done == {"ok": True, "data": "done"}  # the person's word counts, and then the tool's
+    assert unknown["error_type"] == "validation"
+    assert asked == ["asked"]
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("before_tool_call", raising),
+        ("before_tool_call", hanging),
+        ("before_tool_call", always(5)),
+        ("before_tool_call", always(UseResult(object()))),
+        ("before_tool_call", always(Ask(5))),  # type: ignore[arg-type]  # as a careless hook would
+        ("after_tool_call", raising),
+        ("after_tool_call", hanging),
+        ("tool_result_persist", raising),
+        ("tool_result_persist", hanging),
+        ("tool_result_persist", always(5)),
+        ("tool_result_persist", always({"ok": False, "error": "turned around"})),
+        ("tool_result_persist", always({"data": "neither good nor bad"})),
+    ],
+)
+async def test_a_tool_hook_that_fails_makes_the_call_fail_with_a_result_and_a_warning(
+    autojump_clock: trio.testing.MockClock, name: str, function: Any
+) -> None:
+    bench = Bench(hooks={name: function})
+    (result,) = await bench.run(("work", {}))
+    assert (result["ok"], name in result["error"]) == (False, True)
+    assert bench.journal.last("c0").state is CallState.FAILED
+    assert (bench.tools["work"].begun == []) == (name == "before_tool_call")
+    ((phase, message),) = bench.warnings
+    assert (phase, name in message) == ("tool", True)
+    assert trio.current_time() == (5 if function is hanging else 0)
+
+
+async def test_a_plain_hook_that_hangs_costs_its_call_the_time_and_nothing_else() -> None:
+    release = threading.Event()
+    warnings: list[tuple[str, str]] = []
+    hooks = Hooks(
+        [Hook("before_tool_call", lambda _: release.wait(20), "test")],
+        lambda *told: warnings.append(told),
+        timeout=0.05,
+    )
+    try:
+        with pytest.raises(HookFailed, match=r"took longer than 0\.05 s"):
+            await hooks.before_tool_call(CALL)
+    finally:
+        release.set()
+    assert len(warnings) == 1
+
+
+async def test_plain_hooks_that_hang_for_ever_use_up_their_threads_and_no_more() -> None:
+    release = threading.Event()
+    hooks = Hooks([Hook("before_tool_call", lambda _: release.wait(20), "test")], timeout=0.02)
+    before = threading.active_count()
+    try:
+        for _ in range(12):
+            with pytest.raises(HookFailed):
+                await hooks.before_tool_call(CALL)
+        assert threading.active_count() - before <= 8
+    finally:
+        release.set()
+
+
+async def test_a_hook_that_exits_does_not_exit_the_worker() -> None:
+    with pytest.raises(HookFailed, match="SystemExit"):
+        await several("before_tool_call", lambda _: sys.exit(3)).before_tool_call(CALL)
+
+
+async def test_whatever_a_hook_raises_can_be_told() -> None:
+    async def odd(_call: ToolUseBlock) -> None:
+        raise ValueError("\udc80" * 100_000)
+
+    with pytest.raises(HookFailed) as failed:
+        await several("before_tool_call", odd).before_tool_call(CALL)
+    assert len(str(failed.value).encode()) < 3_000
+
+
+async def test_hooks_get_copies() -> None:
+    def spoil(call: ToolUseBlock) -> None:
+        call.input["say"] = "spoilt"
+
+    call = ToolUseBlock("c0", "work", {"say": "hello"})
+    await several("before_tool_call", spoil).before_tool_call(call)
+    assert call.input == {"say": "hello"}
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_result_that_is_kept_can_be_changed_and_not_turned_around() -> None:
+    def redact(_call: ToolUseBlock, result: dict[str, Any]) -> dict[str, Any]:
+        return {**result, "data": result["data"].replace("secret", "***")}
+
+    bench = Bench(hooks={"tool_result_persist": redact})
+    assert await bench.run(("work", {"say": "a secret"})) == [{"ok": True, "data": "a ***"}]
+    assert bench.journal.last("c0").result == {"ok": True, "data": "a ***"}
+
+    bench = Bench(hooks={"tool_result_persist": always({"ok": True, "data": "all is well"})})
+    (result,) = await bench.run(("fail", {}))
+    assert (result["ok"], "answered what it may not" in result["error"]) == (False, True)
+
+
+async def test_after_a_tool_has_run_its_hook_sees_the_result() -> None:
+    seen: list[Any] = []
+
+    def look(call: ToolUseBlock, result: dict[str, Any]) -> None:
+        seen.append((call.id, result["ok"]))
+
+    bench = Bench(hooks={"after_tool_call": look})
+    await bench.run(("work", {}), ("fail", {}), ("nothing", {}))
+    assert sorted(seen) == [("c0", True), ("c1", False)]
+
+
+# --- the others -------------------------------------------------------------------------------------------------------
+
+
+async def test_texts_come_before_the_prompt_and_the_last_system_prompt_holds() -> None:
+    hooks = several(
+        "before_agent_start",
+        always("one"),
+        lambda start: SystemPrompt(start.system_prompt + " and more"),
+        lambda _: None,
+        lambda _: "two",
+        lambda start: SystemPrompt(start.system_prompt + " still"),
+    )
+    assert await hooks.before_agent_start(AgentStart("hello", "base")) == AgentStart(
+        "one\n\ntwo\n\nhello", "base and more still"
+    )
+
+
+async def test_outside_of_tool_calls_a_failing_hook_is_only_a_warning(autojump_clock: trio.testing.MockClock) -> None:
+    warnings: list[tuple[str, str]] = []
+    functions = (raising, hanging, always(5), always("kept"))
+    hooks = several("before_agent_start", *functions, warnings=warnings)
+    assert (await hooks.before_agent_start(AgentStart("hello", "base"))).text == "kept\n\nhello"
+    assert [phase for phase, _ in warnings] == ["lifecycle"] * 3
+    assert "RuntimeError: my hook is broken" in warnings[0][1]
+    assert "took longer than 5 s" in warnings[1][1]
+
+    infos: dict[str, Any] = {
+        "session_start": SessionInfo("s", None, "start"),
+        "session_end": SessionInfo("s", None, "shutdown"),
+        "agent_end": AgentEnd("r1", "stop", "bye"),
+        "before_compaction": CompactionInfo(3),
+        "after_compaction": CompactionInfo(1, summary="short"),
+    }
+    for name, info in infos.items():
+        seen: list[Any] = []
+
+        async def look(info: Any, seen: list[Any] = seen) -> None:
+            seen.append(info)
+
+        warnings.clear()
+        await getattr(several(name, raising, look, warnings=warnings), name)(info)
+        assert (seen, len(warnings)) == ([info], 1)
+
+
+# --- where they come from ---------------------------------------------------------------------------------------------
+
+
+def test_a_file_gives_the_functions_that_are_named_as_hooks(workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (workspace / "mine.py").write_text(
+        "from agent.hooks import Deny\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass\nclass Rule:\n    name: 'str'\n"
+        "RULE = Rule('work')\n"
+        "print('loaded')\n"
+        "def before_tool_call(call):\n    return Deny('by rule') if call.name == RULE.name else None\n"
+        "async def agent_end(end): pass\n"
+        "def something_else(): pass\n"
+    )
+    hooks = hook_sources.hooks_of_file("mine.py")
+    assert [hook.name for hook in hooks] == ["agent_end", "before_tool_call"]
+    assert capfd.readouterr() == ("", "loaded\n")
+
+
+async def test_the_hooks_of_a_file_are_obeyed(workspace: Path) -> None:
+    (workspace / "mine.py").write_text(
+        "from agent.hooks import Deny\ndef before_tool_call(call):\n    return Deny('by rule')\n"
+    )
+    hooks = load_hooks(["mine.py"], lambda *_: None, packages=False)
+    assert await hooks.before_tool_call(CALL) == Deny("by rule")
+
+
+@pytest.mark.parametrize(
+    "content", [None, "1 +", "raise ValueError('no')", "import sys; sys.exit(2)", "before_tool_call = 5"]
+)
+def test_a_file_that_cannot_be_used_is_refused_at_the_start(workspace: Path, content: str | None) -> None:
+    if content is not None:
+        (workspace / "bad.py").write_text(content)
+    with pytest.raises(HookFailed, match=r"bad\.py"):
+        load_hooks(["bad.py"], lambda *_: None)
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, **values: str) -> list[str]:
+    """Let packages offer these; the groups that were asked for."""
+    asked: list[str] = []
+
+    def entry_points(*, group: str) -> list[EntryPoint]:
+        asked.append(group)
+        return [EntryPoint(name, value, group) for name, value in values.items()]
+
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+    return asked
+
+
+def before_tool_call(_call: ToolUseBlock) -> Ask:
+    """This module is what the test's package offers."""
+    return Ask("from a package")
+
+
+async def test_packages_offer_hooks_and_are_looked_through_when_the_first_one_is_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = offer(monkeypatch, mine=__name__)
+    hooks = load_hooks([], lambda *_: None)
+    assert asked == []
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(hooks.before_tool_call, CALL)
+    assert await hooks.before_tool_call(CALL) == Ask("from a package")
+    assert asked == ["agent.hooks"]
+
+
+async def test_while_a_packages_hooks_cannot_be_loaded_no_tool_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, gone="no.such.module", mine=__name__)
+    warnings: list[tuple[str, str]] = []
+    hooks = load_hooks([], lambda *told: warnings.append(told))
+    with pytest.raises(HookFailed, match="the hooks of gone cannot be loaded"):
+        await hooks.before_tool_call(CALL)
+    assert len(warnings) == 1
+    assert (await hooks.before_agent_start(AgentStart("hello", "base"))).text == "hello"
+
+
+def test_every_hook_has_its_moment() -> None:
+    assert all(callable(getattr(Hooks, name)) for name in HOOK_NAMES)

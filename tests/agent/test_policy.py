@@ -1,0 +1,83 @@
+"""The rules: each row of their order, and that the first one that objects decides."""
+
+from typing import Any
+
+import pytest
+
+from agent.policy import Allowed, Needed, Policy, Refused, Verdict, judge
+from agent.tools.base import Effects
+from tests.agent.calling import FakeTool, Input, take_time
+from wire.entries import CallState, ToolUseBlock
+
+EFFECTS: dict[str, Effects] = {"read": "read", "todo": "none", "write": "write", "exec": "run"}
+TOOLS = {name: FakeTool(name, take_time, effects) for name, effects in EFFECTS.items()}
+EVERY = frozenset(TOOLS)
+
+
+def judged(name: str, given: Any = None, **rules: Any) -> Verdict:
+    return judge(ToolUseBlock("c", name, {} if given is None else given), TOOLS, Policy(**rules))
+
+
+def kind(verdict: Verdict) -> str:
+    return verdict.state.value if isinstance(verdict, Refused) else type(verdict).__name__
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "outcome"),
+    [
+        ("exec", {}, "Allowed"),
+        ("nothing", {"deny": frozenset({"nothing"})}, "FAILED"),  # known comes before the lists
+        ("exec", {"deny": frozenset({"exec"})}, "DENIED"),
+        ("exec", {"deny": frozenset({"exec"}), "allow": EVERY, "require_approval": EVERY}, "DENIED"),
+        ("exec", {"allow": frozenset({"read"})}, "DENIED"),
+        ("exec", {"allow": frozenset()}, "DENIED"),
+        ("exec", {"allow": frozenset({"read"}), "require_approval": EVERY}, "DENIED"),
+        ("exec", {"allow": frozenset({"exec"})}, "Allowed"),
+        ("exec", {"require_approval": frozenset({"exec"})}, "Needed"),
+        ("read", {"require_approval": frozenset({"exec"})}, "Allowed"),
+        ("exec", {"require_approval": frozenset({"exec"}), "mode": "readonly"}, "Needed"),  # lists before the mode
+        ("exec", {"mode": "approval", "allow": EVERY}, "Needed"),
+        ("read", {"mode": "approval"}, "Needed"),
+        ("read", {"mode": "readonly"}, "Allowed"),
+        ("todo", {"mode": "readonly"}, "Allowed"),
+        ("write", {"mode": "readonly"}, "DENIED"),
+        ("exec", {"mode": "readonly", "allow": EVERY}, "DENIED"),
+    ],
+)
+def test_the_first_rule_that_objects_decides(name: str, rules: dict[str, Any], outcome: str) -> None:
+    assert kind(judged(name, **rules)) == outcome
+
+
+def test_an_input_that_does_not_fit_fails_before_any_list_is_asked() -> None:
+    verdict = judged("exec", {"seconds": "long"}, deny=EVERY)
+    assert isinstance(verdict, Refused)
+    assert (verdict.state, verdict.result["error_type"]) == (CallState.FAILED, "validation")
+    assert "seconds" in verdict.result["error"]
+    assert verdict.result["recommendations"]
+
+
+def test_an_unknown_tool_is_told_which_there_are() -> None:
+    verdict = judged("x" * 10_000)
+    assert isinstance(verdict, Refused)
+    assert "available: exec, read, todo, write" in verdict.result["error"]
+    assert len(verdict.result["error"]) < 300
+
+
+def test_a_denial_says_which_rule_it_was_and_is_not_to_be_repeated() -> None:
+    for rules, words in (
+        ({"deny": EVERY}, "deny list"),
+        ({"allow": frozenset()}, "allow list"),
+        ({"mode": "readonly"}, "only read"),
+    ):
+        verdict = judged("exec", **rules)
+        assert isinstance(verdict, Refused)
+        assert words in verdict.result["error"]
+        assert (verdict.result["error_type"], verdict.result["retryable"]) == ("denied", False)
+
+
+def test_what_may_run_comes_with_its_input_in_shape() -> None:
+    allowed, needed = judged("exec", {"seconds": 2}), judged("exec", {"seconds": 2}, mode="approval")
+    assert isinstance(allowed, Allowed)
+    assert isinstance(needed, Needed)
+    assert allowed.arguments == needed.arguments == Input(2.0)
+    assert needed.reason

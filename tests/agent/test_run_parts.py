@@ -1,0 +1,98 @@
+"""The parts of a run that can be held by themselves: whose run it is, its clock, its call ids."""
+
+from typing import Any
+
+import pytest
+import trio
+
+from agent.reply import with_unique_ids
+from agent.run_clock import RunClock
+from agent.runs import Run, RunRegistry
+from wire.entries import ToolUseBlock, TranscriptMessage
+
+
+class Registry(RunRegistry):
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+        super().__init__(self._hear)
+
+    def _hear(self, name: str, data: dict[str, Any]) -> None:
+        assert name == "state_changed"
+        self.told.append((data["state"], data["reason"], data["run_id"]))
+
+
+def run(name: str) -> Run:
+    return Run(run_id=name, text="")
+
+
+def test_a_run_that_was_replaced_cannot_end_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
+    runs, first, second = Registry(), run("1"), run("2")
+    runs.set_active_run(first)
+    first.abort()
+    assert not runs.busy
+    runs.set_active_run(second)
+    assert not runs.clear_active_run(first)
+    assert (runs.active, runs.busy) == (second, True)
+    assert capsys.readouterr().err == "agent: handle_mismatch: run 1 ended, the active run is 2\n"
+    assert runs.clear_active_run(second)
+    assert runs.told == [
+        ("processing", "run_started", "1"),
+        ("processing", "run_replaced", "2"),
+        ("idle", "run_completed", "2"),
+    ]
+    assert not runs.clear_active_run(second)
+
+
+async def test_who_waits_for_the_end_is_woken_by_the_last_run_only() -> None:
+    runs, first, second = Registry(), run("1"), run("2")
+    await runs.wait_idle()
+    runs.set_active_run(first)
+    woken = trio.Event()
+
+    async def wait() -> None:
+        await runs.wait_idle()
+        woken.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        runs.set_active_run(second)
+        runs.clear_active_run(first)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not woken.is_set()
+        runs.clear_active_run(second)
+
+
+async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.testing.MockClock) -> None:
+    clock = RunClock(10)
+    with clock.scope:
+        clock.go_on()
+        await trio.sleep(6)
+        clock.pause()
+        clock.pause()
+        await trio.sleep(1_000)
+        clock.go_on()
+        clock.go_on()
+        await trio.sleep(3)
+        assert trio.current_time() == 1_009
+        await trio.sleep(60)
+    assert clock.ran_out
+    assert trio.current_time() == 1_010
+
+
+def calls(*ids: str) -> TranscriptMessage:
+    return TranscriptMessage("assistant", [ToolUseBlock(call_id, "exec", {}) for call_id in ids], stop_reason="stop")
+
+
+@pytest.mark.parametrize(
+    ("given", "used", "ids"),
+    [
+        (["a", "b"], set(), ["a", "b"]),
+        (["a", "b"], {"b"}, ["a", "r1.0.again1"]),
+        (["a", "a", "a"], set(), ["a", "r1.0.again1", "r1.0.again2"]),
+        (["a", ""], {"a", "r1.0.again1"}, ["r1.0.again2", "r1.0.again3"]),
+    ],
+)
+def test_a_call_whose_id_is_taken_gets_another_one(given: list[str], used: set[str], ids: list[str]) -> None:
+    message = with_unique_ids(calls(*given), used, "r1.0")
+    assert [call.id for call in message.calls] == ids
+    assert message.stop_reason == "stop"

@@ -1,0 +1,173 @@
+"""No path leads out of the working directory: not by dots, not by links, not by links made at the worst moment."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.tools.base import ToolError
+from agent.tools.edit import EditTool
+from agent.tools.names import shown, undo_shown
+from agent.tools.places import MAX_PATH, locate, open_directory, open_regular, opened
+from agent.tools.read import ReadTool
+from agent.tools.write import WriteTool
+from tests.agent.tools.using import Bench
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "../outside",
+        "link/passwd",
+        "a/../../b",
+        "loose",
+        "~/x",
+        "~",
+        "link/new/deeper",
+        "hop/passwd",
+        "..",
+    ],
+)
+async def test_nothing_outside_is_read_written_or_edited(bench: Bench, workspace: Path, path: str) -> None:
+    (workspace / "link").symlink_to("/etc")
+    (workspace / "hop").symlink_to("link")
+    (workspace / "loose").symlink_to("../outside")
+    (workspace.parent / "outside").write_text("secret")
+    edits = [{"old_text": "s", "new_text": "x"}]
+    for call in (
+        bench.use(ReadTool(), path=path),
+        bench.use(WriteTool(), path=path, content="x"),
+        bench.use(EditTool(), path=path, edits=edits),
+    ):
+        with pytest.raises(ToolError, match="outside the working directory") as caught:
+            await call
+        assert caught.value.error_type == "validation"
+    assert (workspace.parent / "outside").read_text() == "secret"
+
+
+async def test_links_inside_are_followed_and_stay(bench: Bench, workspace: Path) -> None:
+    (workspace / "real").mkdir()
+    (workspace / "dir").symlink_to("real")
+    (workspace / "name").symlink_to(workspace / "real" / "file")
+    await bench.use(WriteTool(), path="dir/file", content="one")
+    await bench.use(WriteTool(), path="name", content="two")
+    assert (workspace / "real/file").read_text() == "two"
+    assert (workspace / "name").is_symlink()
+
+
+async def test_outside_is_open_where_that_is_allowed(workspace: Path) -> None:
+    bench = Bench(workspace, allow_outside=True)
+    await bench.use(WriteTool(), path="../beside", content="x")
+    assert await bench.text(ReadTool(), path=str(workspace.parent / "beside")) == "x"
+    await bench.use(WriteTool(), path="~/note", content="at home")
+    assert (workspace.parent / "home/note").read_text() == "at home"
+
+
+async def test_the_full_texts_of_results_may_be_read_but_not_written(workspace: Path) -> None:
+    outputs = workspace.parent / "outputs"
+    outputs.mkdir()
+    (outputs / "full.txt").write_text("all of it")
+    bench = Bench(workspace, outputs=str(outputs))
+    assert await bench.text(ReadTool(), path=str(outputs / "full.txt")) == "all of it"
+    with pytest.raises(ToolError, match="outside"):
+        await bench.use(WriteTool(), path=str(outputs / "full.txt"), content="x")
+
+
+@pytest.mark.parametrize("swapped", ["sub", "sub/deep", "sub/deep/file"])
+def test_a_link_made_after_the_look_is_not_followed(bench: Bench, workspace: Path, swapped: str) -> None:
+    (workspace / "sub/deep").mkdir(parents=True)
+    (workspace / "sub/deep/file").write_text("mine")
+    secret = workspace.parent / "secret"
+    (secret / "deep").mkdir(parents=True)
+    (secret / "deep/file").write_text("secret")
+    (secret / "file").write_text("secret")
+    place = locate(bench.context, "sub/deep/file")
+    new = locate(bench.context, "sub/deep/new/file")
+    (workspace / swapped).rename(workspace / "away")
+    (workspace / swapped).symlink_to(secret / "file" if swapped.endswith("file") else secret)
+    with pytest.raises((OSError, ToolError)):
+        open_regular(place)
+    if not swapped.endswith("file"):
+        with pytest.raises(OSError, match=r"."), opened(new, make=True):
+            pytest.fail("the link was followed")
+        with pytest.raises(OSError, match=r"."):
+            open_directory(place)
+    assert not (secret / "new").exists()
+    assert not (secret / "deep/new").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("", "is empty"),
+        ("a\0b", "NUL"),
+        ("x" * (MAX_PATH + 1), "has 4097 characters"),
+        ("\ud800", "half of a surrogate pair"),
+    ],
+)
+def test_what_is_no_path_is_said_to_be_none(bench: Bench, path: str, message: str) -> None:
+    with pytest.raises(ToolError, match=message) as caught:
+        locate(bench.context, path)
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("x" * 256, "File name too long"), ("circle/below", "cannot read circle"), ("file/below", "Not a directory")],
+)
+async def test_what_the_system_refuses_is_told_with_advice(
+    bench: Bench, workspace: Path, path: str, message: str
+) -> None:
+    (workspace / "circle").symlink_to("circle")
+    (workspace / "file").touch()
+    with pytest.raises(ToolError, match=message) as caught:
+        await bench.use(ReadTool(), path=path)
+    assert caught.value.recommendations
+
+
+async def test_paths_longer_than_the_system_takes_at_once_still_work(bench: Bench, workspace: Path) -> None:
+    path = "/".join(["d" * 250] * 15) + "/file"
+    await bench.use(WriteTool(), path=path, content="deep")
+    assert await bench.text(ReadTool(), path=path) == "deep"
+    assert len(str(workspace / path)) > 3750
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_what_may_not_be_read_or_written_is_told(bench: Bench, workspace: Path) -> None:
+    (workspace / "closed").write_text("x")
+    (workspace / "closed").chmod(0)
+    (workspace / "fixed").write_text("x")
+    (workspace / "fixed").chmod(0o444)
+    with pytest.raises(ToolError, match="cannot read closed: Permission denied"):
+        await bench.use(ReadTool(), path="closed")
+    with pytest.raises(ToolError, match="cannot write fixed: it is read-only"):
+        await bench.use(WriteTool(), path="fixed", content="y")
+
+
+async def test_a_home_that_holds_the_workspace_can_be_named_by_its_sign(workspace: Path) -> None:
+    bench = Bench(workspace)
+    home = bench.context.environment["HOME"] = str(workspace)
+    await bench.use(WriteTool(), path="~/a", content="x")
+    await bench.use(WriteTool(), path="./~", content="y")
+    assert home == str(workspace)
+    assert ((workspace / "a").read_text(), (workspace / "~").read_text()) == ("x", "y")
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9", b"two\nlines", b"bell\x07", "nbsp\xa0".encode(), "日本 😀".encode()])
+async def test_a_file_of_any_name_is_found_by_the_name_that_is_shown(
+    bench: Bench, workspace: Path, name: bytes
+) -> None:
+    (workspace / os.fsdecode(name)).write_text("found")
+    assert await bench.text(ReadTool(), path=shown(os.fsdecode(name))) == "found"
+
+
+@given(st.binary(min_size=1, max_size=40))
+def test_shown_names_are_printable_and_lead_back(name: bytes) -> None:
+    text = os.fsdecode(name)
+    assert shown(text).isprintable()
+    shown(text).encode()
+    if b"\\x" not in name:
+        assert (undo_shown(shown(text)) or shown(text)) == text

@@ -1,0 +1,247 @@
+"""``find`` and ``grep`` over real trees, each in a child process that always ends."""
+
+import os
+from pathlib import Path
+
+import pytest
+import trio
+
+from agent.tools.base import ToolError
+from agent.tools.find import FindTool
+from agent.tools.grep import GrepTool
+from agent.tools.names import shown
+from agent.tools.places import locate
+from agent.tools.search import running
+from agent.tools.search.reporting import passed_over
+from agent.tools.search.running import End, Outcome, Query, search
+from tests.agent.tools.using import Bench
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def tree(workspace: Path) -> Path:
+    for path, text in {
+        "README.md": "Alpha\nbeta\n",
+        "src/a.py": "def alpha():\n    return 1\n\n\ndef beta():\n    return alpha()\n",
+        "src/deep/b.ts": "const alpha = 1\r\n",
+        "src/deep/.hidden": "alpha\n",
+        "build/out.py": "alpha\n",
+        ".git/config": "alpha\n",
+        ".gitignore": "build/\n*.log\n",
+        "src/keep/.gitignore": "!*.log\n",
+        "src/x.log": "alpha\n",
+        "src/keep/y.log": "alpha\n",
+        "data.bin": "alpha\0\n",
+    }.items():
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / path).write_bytes(text.encode())
+    return workspace
+
+
+CUT = "[1 of 2 matching lines in 1 files are shown; narrow the search, or set limit higher]"
+
+
+def children() -> set[int]:
+    task = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    return set(map(int, task.read_text().split()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "paths"),
+    [
+        ({"pattern": "*.py"}, ["src/a.py"]),
+        ({"pattern": "*.{py,ts}"}, ["src/a.py", "src/deep/b.ts"]),
+        ({"pattern": "src/**/*.ts"}, ["src/deep/b.ts"]),
+        ({"pattern": "*", "path": "src/deep"}, ["src/deep/.hidden", "src/deep/b.ts"]),
+        ({"pattern": "deep"}, ["src/deep/"]),
+        ({"pattern": "*.log"}, ["src/keep/y.log"]),
+        ({"pattern": "*.log", "path": "src"}, ["src/keep/y.log"]),
+        ({"pattern": "*.log", "include_ignored": True}, ["src/keep/y.log", "src/x.log"]),
+        ({"pattern": "out.py", "path": "build"}, ["build/out.py"]),  # asked for by name
+        ({"pattern": "config", "include_ignored": True}, ["No paths match."]),
+        (
+            {"pattern": "nothing"},
+            ["No paths match.", "[not searched: 2 names that .gitignore leaves out (see include_ignored)]"],
+        ),
+    ],
+)
+async def test_find(bench: Bench, tree: Path, arguments: dict[str, object], paths: list[str]) -> None:
+    assert (await bench.text(FindTool(), **arguments)).split("\n") == paths
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ({"pattern": "alpha", "glob": "*.py"}, ["src/a.py:1: def alpha():", "src/a.py:6:     return alpha()"]),
+        ({"pattern": "^alpha$", "path": "src/deep"}, ["src/deep/.hidden:1: alpha"]),
+        ({"pattern": "= 1$"}, ["src/deep/b.ts:1: const alpha = 1", "[not searched: 1 binary files]"]),
+        ({"pattern": "ALPHA", "path": "README.md", "ignore_case": True}, ["README.md:1: Alpha"]),
+        ({"pattern": "alpha()", "literal": True, "path": "src/a.py", "limit": 1},
+         ["src/a.py:1: def alpha():", CUT]),
+        ({"pattern": "def", "path": "src/a.py", "context": 1},
+         ["src/a.py:1: def alpha():", "src/a.py-2-     return 1", "--", "src/a.py-4- ", "src/a.py:5: def beta():",
+          "src/a.py-6-     return alpha()"]),
+        ({"pattern": "alpha", "path": "data.bin"}, ["No lines match.", "[not searched: 1 binary files]"]),
+        ({"pattern": "alpha", "path": "src/x.log"}, ["src/x.log:1: alpha"]),
+    ],
+)  # fmt: skip
+async def test_grep(bench: Bench, tree: Path, arguments: dict[str, object], lines: list[str]) -> None:
+    assert (await bench.text(GrepTool(), **arguments)).split("\n") == lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pattern": "("}, "pattern: missing .* at position 0"),
+        ({"pattern": "(?P<x>a)(?P<x>b)"}, "pattern: redefinition of group name"),
+        ({"pattern": "(" * 900 + ")" * 900}, "pattern: "),
+        ({"pattern": "a\nb"}, "pattern: it holds a line end"),
+        ({"pattern": "\udc80"}, "pattern: the character at index 0"),
+        ({"pattern": "a", "glob": "\ud800"}, "glob: the character at index 0"),
+        ({"pattern": "a", "path": "none"}, "cannot search none: No such file"),
+        ({"pattern": "a", "path": ".."}, "outside the working directory"),
+        ({"pattern": "a", "path": "pipe"}, "pipe is a named pipe, and cannot be searched"),
+    ],
+)
+async def test_what_cannot_be_searched_is_told(
+    bench: Bench, workspace: Path, arguments: dict[str, str], message: str
+) -> None:
+    os.mkfifo(workspace / "pipe")
+    with pytest.raises(ToolError, match=message):
+        await bench.use(GrepTool(), **arguments)
+
+
+async def test_a_pattern_that_takes_forever_is_stopped_in_the_middle_of_a_line(bench: Bench, workspace: Path) -> None:
+    (workspace / "a").write_text("aaab\n")
+    (workspace / "b").write_text("a" * 100 + "c\n")
+    (workspace / "c").write_text("aaab\n")
+    before = children()
+    outcome = await search(Query(pattern="(a+)+b", limit=10), locate(bench.context, "."), bench.context, seconds=0.3)
+    assert outcome.lines == ["a:1: aaab"]
+    assert outcome.end is not None  # it ended itself: who is killed tells no end
+    assert (outcome.end.stopped_at, outcome.end.matches) == ("b", 1)
+    assert children() == before
+
+
+async def test_what_is_beyond_the_limit_is_counted_for_a_second_at_most(bench: Bench, workspace: Path) -> None:
+    (workspace / "a").write_text("aaab\naab\n")
+    (workspace / "b").write_text("a" * 100 + "c\n")
+    outcome = await search(Query(pattern="(a+)+b", limit=1), locate(bench.context, "."), bench.context)
+    assert outcome.lines == ["a:1: aaab"]
+    assert passed_over(outcome, "lines")[0].startswith("[1 of at least 2 lines in 1 files are shown")
+
+
+async def test_a_child_that_does_not_end_itself_is_killed(
+    bench: Bench, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_BOOT", "import time; time.sleep(60)")
+    monkeypatch.setattr(running, "_GRACE", 0.1)
+    before = children()
+    outcome = await search(Query(glob="*", limit=1), locate(bench.context, "."), bench.context, seconds=0.1)
+    assert (outcome.lines, outcome.end) == ([], None)
+    assert children() == before
+
+
+async def test_a_child_that_dies_is_told_as_a_failure(
+    bench: Bench, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_BOOT", "raise SystemExit(3)")
+    with pytest.raises(ToolError, match="ended unexpectedly") as caught:
+        await search(Query(glob="*", limit=1), locate(bench.context, "."), bench.context)
+    assert caught.value.retryable
+
+
+async def test_a_cancelled_search_leaves_no_child(bench: Bench, workspace: Path) -> None:
+    (workspace / "b").write_text("a" * 100 + "c\n")
+    before = children()
+    with trio.move_on_after(0.2) as scope:
+        await bench.use(GrepTool(), pattern="(a+)+b")
+    assert scope.cancelled_caught
+    assert children() == before
+
+
+async def test_the_event_loop_goes_on_while_a_pattern_takes_forever(bench: Bench, workspace: Path) -> None:
+    (workspace / "b").write_text("a" * 100 + "c\n")
+    query = Query(pattern="(a+)+b", limit=10)
+    longest = 0.0
+    async with trio.open_nursery() as nursery:
+
+        async def watch() -> None:
+            nonlocal longest
+            while True:
+                began = trio.current_time()
+                await trio.sleep(0.01)
+                longest = max(longest, trio.current_time() - began)
+
+        nursery.start_soon(watch)
+        await search(query, locate(bench.context, "."), bench.context, seconds=1.0)
+        nursery.cancel_scope.cancel()
+    assert longest < 0.7
+
+
+async def test_links_are_shown_but_never_followed(bench: Bench, workspace: Path) -> None:
+    (workspace.parent / "secret").mkdir()
+    (workspace.parent / "secret/file").write_text("alpha")
+    (workspace / "out").symlink_to(workspace.parent / "secret")
+    (workspace / "file").symlink_to(workspace.parent / "secret/file")
+    (workspace / ".gitignore").symlink_to(workspace.parent / "secret/file")
+    (workspace / "sub").mkdir()
+    os.mkfifo(workspace / "sub/.gitignore")
+    (workspace / "circle").symlink_to(".")
+    assert (await bench.text(FindTool(), pattern="*")).split("\n") == [
+        ".gitignore",
+        "circle",
+        "file",
+        "out",
+        "sub/",
+        "sub/.gitignore",
+    ]
+    assert await bench.text(GrepTool(), pattern="alpha") == "No lines match."
+
+
+async def test_names_of_any_bytes_are_found_and_lead_back(bench: Bench, workspace: Path) -> None:
+    for name in (b"caf\xe9", b"two\nlines", "日本".encode()):
+        (workspace / os.fsdecode(name)).write_text("alpha")
+    assert (await bench.text(FindTool(), pattern="*")).split("\n") == [r"caf\xe9", r"two\x0alines", "日本"]
+    for line in (await bench.text(GrepTool(), pattern="alpha")).split("\n"):
+        path = line.removesuffix(":1: alpha")
+        assert await bench.text(GrepTool(), pattern="alpha", path=path) == line
+    assert shown("日本") == "日本"
+
+
+async def test_long_lines_are_cut_around_the_match_and_long_results_go_to_a_file(workspace: Path) -> None:
+    bench = Bench(workspace, outputs=str(workspace.parent / "outputs"))
+    (workspace / "min.js").write_text("x" * 5000 + "needle" + "y" * 5000)
+    assert await bench.text(GrepTool(), pattern="needle") == f"min.js:1: ...{'x' * 100}needle{'y' * 394}..."
+    (workspace / "many").write_text(("z" * 400 + "\n") * 500)
+    text = await bench.text(GrepTool(), pattern="zz", limit=2000)
+    assert len(text) < 50_500
+    (full,) = (workspace.parent / "outputs").iterdir()
+    assert str(full) in text
+    assert full.read_text().count("many:") == 500
+
+
+async def test_a_search_is_bounded_in_depth_and_in_the_size_of_files(bench: Bench, workspace: Path) -> None:
+    (workspace / "/".join(["d"] * 130)).mkdir(parents=True)
+    with (workspace / "big").open("wb") as big:
+        big.truncate(32 * 1024 * 1024 + 1)
+    output = await bench.use(GrepTool(), pattern="a")
+    assert output.text.endswith("[not searched: 1 files larger than 32 MiB, 1 directories more than 100 levels deep]")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "notes"),
+    [
+        (Outcome(["a"], End(1, 1)), []),
+        (Outcome(["a"], None), ["[the search took too long and was stopped; there may be more paths."]),
+        (Outcome(["a"], End(9, 1, stopped_at="x")), ["[1 of at least 9 paths are shown;"]),
+        (Outcome(["a"], End(1, 1, stopped_at="x")), ["[the time was up at x;"]),
+        (Outcome([], End(ignored=2)), ["[not searched: 2 names"]),
+        (Outcome(["a"], End(1, 1, ignored=2, unreadable=3)), ["[not searched: 3 files or directories that cannot"]),
+    ],
+)
+def test_what_is_not_shown_is_told(outcome: Outcome, notes: list[str]) -> None:
+    told = passed_over(outcome, "paths")
+    assert len(told) == len(notes)
+    assert all(line.startswith(note) for line, note in zip(told, notes, strict=True))

@@ -1,0 +1,61 @@
+"""Long results: cut at either end within both bounds, at line ends where one fits, the full text kept in a file."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.tools.truncation import MAX_BYTES, MAX_LINES, excerpt, shorten
+
+TEXTS = st.lists(st.sampled_from(["a", "€", "\n", "\r", "x" * 20_000, "😀\n" * 1500, "\n" * 1500]), max_size=12)
+
+
+@given(TEXTS.map("".join), st.sampled_from(["start", "end"]))
+def test_an_excerpt_is_within_the_bounds_and_is_an_end_of_the_text(text: str, keep: str) -> None:
+    part = excerpt(text, "start" if keep == "start" else "end")
+    assert len(part.text.encode()) <= MAX_BYTES
+    assert part.text.count("\n") <= MAX_LINES
+    assert text.startswith(part.text) if keep == "start" else text.endswith(part.text)
+    assert part.is_whole == (part.text == text)
+    assert part.is_whole or part.text
+
+
+def test_what_fits_is_left_alone() -> None:
+    assert shorten("short\n", keep="end", outputs="") == "short\n"
+    assert shorten("short\n", keep="end", outputs="", lost=True) == "[the beginning is no longer kept]\nshort\n"
+
+
+def test_either_end_can_be_kept_and_the_rest_lies_in_a_file(tmp_path: Path) -> None:
+    text = "".join(f"{number}\n" for number in range(3000))
+    end = shorten(text, keep="end", outputs=str(tmp_path / "outputs"))
+    (path,) = (tmp_path / "outputs").iterdir()
+    note, _, shown = end.partition("\n")
+    assert note == f"[cut: the end is shown, 2000 of 3000 lines; the full text is in {path}]"
+    assert shown.startswith("1000\n")
+    assert path.read_text() == text
+    start = shorten(text, keep="start", outputs="")
+    assert start.endswith("\n1999\n[cut: the start is shown, 2000 of 3000 lines]")
+
+
+def test_one_endless_line_is_cut_too() -> None:
+    assert excerpt("é" * 100_000, "end").text == "é" * (MAX_BYTES // 2)
+    assert shorten("x" * 100_000, keep="start", outputs="").endswith("x\n[cut: the start is shown, 1 of 1 lines]")
+
+
+def test_a_full_disk_costs_the_file_and_not_the_result(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    text = shorten("x\n" * 3000, keep="end", outputs=str(tmp_path / "file" / "outputs"))
+    assert text.startswith(
+        "[cut: the end is shown, 2000 of 3000 lines; the rest could not be kept: Not a directory]\nx\n"
+    )
+
+
+def test_only_the_latest_files_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+    (outputs / "of-somebody-else").mkdir(parents=True)
+    for number in range(105):
+        shorten(f"{number}\n" * 3000, keep="end", outputs=str(outputs))
+    kept = {path.read_text().partition("\n")[0] for path in outputs.glob("output-*")}
+    assert len(kept) == 100
+    assert "104" in kept
+    assert (outputs / "of-somebody-else").is_dir()
