@@ -14,7 +14,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n."""
     parent = os.getppid()
-    from agent.options import UsageError, parse_options  # noqa: PLC0415 - after the parent is known
+    from agent.options import UsageError, parse_options
 
     try:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(_about(version=options.version))
         return 0
     if options.mode == "rpc":
-        from agent.lifeline import bind_to_parent  # noqa: PLC0415 - only where it is needed
+        from agent.lifeline import bind_to_parent
 
         if not bind_to_parent(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
             return _complain("the supervisor is gone", 1)
@@ -37,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: "Options") -> int:
-    from agent.assembly import BadStart  # noqa: PLC0415 - help and version need none of it
+    from agent.assembly import BadStart
 
     try:
         if options.mode == "rpc":
-            from agent.rpc import serve  # noqa: PLC0415 - the same
+            from agent.rpc import serve
 
             return serve(options)
-        from agent.text import run_once  # noqa: PLC0415 - the same
+        from agent.text import run_once
 
         return run_once(options)
     except BadStart as exc:
@@ -53,11 +53,11 @@ def _run(options: "Options") -> int:
 
 def _about(*, version: bool) -> str:
     if version:
-        from agent import __version__  # noqa: PLC0415 - the same
+        from agent import __version__
 
         return f"agent {__version__}\n"
-    from agent.flags import help_text  # noqa: PLC0415 - the same
-    from agent.models.directives import DIRECTIVES_HELP  # noqa: PLC0415 - the same
+    from agent.flags import help_text
+    from agent.models.directives import DIRECTIVES_HELP
 
     return help_text(DIRECTIVES_HELP)
 
