@@ -19,6 +19,8 @@ Messages: TypeAlias = Sequence[TranscriptMessage]
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NO_IMAGE = "it holds no PNG, JPEG, GIF or WebP image"
+_OMITTED = "(The conversation so far was left out.)"
+_SAID = frozenset({"prompt", "steer", "follow_up"})
 _TOO_MUCH = "there are too many, or too large ones"
 _WRONG_INPUT_CHARS = 2_000
 
@@ -52,8 +54,8 @@ def clean(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
 
 
 def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessage]:
-    """From the ``turns``-th last user message on; all when there are not more. Results of tools do not count."""
-    said = [index for index, message in enumerate(messages) if message.role == "user" and message.origin != "tool"]
+    """From the ``turns``-th last user message on; all when there are not more. Results and summaries do not count."""
+    said = [index for index, message in enumerate(messages) if message.role == "user" and message.origin in _SAID]
     if turns <= 0 or len(said) <= turns:
         return list(messages)
     return list(messages[said[-turns] :])
@@ -172,10 +174,10 @@ def alternating(messages: Messages) -> list[TranscriptMessage]:
         else:
             joined.append(message)
     if joined and joined[0].role == "assistant":
-        joined.insert(0, TranscriptMessage("user", [TextBlock("(The conversation so far was left out.)")]))
+        joined.insert(0, TranscriptMessage("user", [TextBlock(_OMITTED)], origin="summary"))
     return joined
 
 
 def _join(first: TranscriptMessage, second: TranscriptMessage) -> TranscriptMessage:
-    origin = second.origin if first.origin == "tool" else first.origin
+    origin = first.origin if first.origin in _SAID else second.origin
     return msgspec.structs.replace(first, content=[*first.content, *second.content], origin=origin)

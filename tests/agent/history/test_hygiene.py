@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.history.hygiene import Rules, alternating, clean, limit_history_turns
@@ -155,6 +155,10 @@ rules = st.builds(
 
 
 @given(st.lists(message(), max_size=12), rules)
+@example(
+    [TranscriptMessage("assistant", [TextBlock("")]), TranscriptMessage("user", [], from_session="main")],
+    Rules(turns=1, alternate=True),
+)
 def test_after_hygiene_every_call_has_exactly_one_result_and_hygiene_again_changes_nothing(
     history: list[TranscriptMessage], given_rules: Rules
 ) -> None:
