@@ -174,6 +174,21 @@ def test_deletions_of_runs_are_given_up_last_and_those_of_sessions_and_documents
     assert (len(batch.events), len(batch.runs.removed)) == (0, 0)
 
 
+def test_documents_of_several_batches_become_one_row_of_each_key_when_memory_is_short() -> None:
+    backlog = full(1000)
+    backlog.put_document(document("a", body=b"1"))
+    backlog.put_document(document("b", body=b"1"))
+    backlog.take()
+    backlog.put_document(document("a", body=b"2"))
+    backlog.delete_document(("k", "b"))
+    backlog.give_back()
+    backlog.put_events(events(1, 10))
+    (batch,) = written(backlog)
+    assert batch.documents.rows == {("k", "a"): document("a", body=b"2")}
+    assert list(batch.documents.removed) == [("k", "b")]
+    assert backlog.cost == 0
+
+
 def test_events_that_come_during_an_attempt_are_kept_up_to_the_limit() -> None:
     limit = 10 * cost_of(event(10))
     backlog = full(limit)
