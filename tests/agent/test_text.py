@@ -27,18 +27,19 @@ def test_an_answer_is_streamed_and_tool_calls_are_shown_beside_it(capsys: pytest
     assert err[2].startswith("[read failed: ")
 
 
-def test_a_command_that_goes_to_the_background_is_picked_up_by_a_poll(capsys: pytest.CaptureFixture[str]) -> None:
-    prompt = (
-        "run the tests in the background and tell me "
-        'TOOL:exec {"command":"read go; echo 12 passed","background":true} '
-        'TOOL:process {"action":"submit","session_id":"$SESSION","data":"go"} '
-        'TOOL:process {"action":"poll","session_id":"$SESSION","timeout":30} TELL'
-    )
-    code, out, err = run(capsys, prompt)
+def test_tests_that_run_in_the_background_are_picked_up_by_a_poll_and_told_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = run(capsys, "run the tests in the background and tell me")
     assert code == 0
-    assert out.startswith("12 passed\n")
-    assert "has ended: completed, code 0" in out
-    assert [line.split(" ")[0] for line in err] == ["[exec", "[process", "[process"]
+    assert out.startswith("It has ended: completed, code 0.")
+    assert out.endswith("3 passed\n")
+    assert [line.split(" ")[0] for line in err] == ["[exec", "[process"]
+
+
+def test_a_command_of_ones_own_is_told_of_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "Run `echo no such test; exit 3` in the background and tell me!")
+    assert (code, out) == (0, "It has ended: completed, code 3. The last it said:\nno such test\n")
 
 
 def test_what_still_runs_at_the_end_is_stopped_and_that_is_told(capsys: pytest.CaptureFixture[str]) -> None:
