@@ -44,6 +44,7 @@ _GROUPS: Mapping[str, Mapping[str, Flag]] = {
         ),
         "--allow-outside": Flag("allow_outside", "switch", "", "let tools use files outside the working directory"),
         "--no-background": Flag("no_background", "switch", "", "wait for the end of every command"),
+        "--tool-env": Flag("tool_env", "names", "A,B", "let commands see these, though they hold a model's key"),
         "--hooks": Flag("hooks", "list", "FILE", "a Python file with hooks"),
         "--no-hooks": Flag("no_hooks", "switch", "", "no hooks, also not those of installed packages"),
     },
