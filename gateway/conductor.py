@@ -83,6 +83,11 @@ class Conductor:
         name = self.lanes.running_turn(session)
         return self._turns.get(name) if name is not None else None
 
+    def lease_of(self, session: str) -> Lease | None:
+        """The worker on which a turn of the session runs now, also where its caller holds it."""
+        leases = (turn.lease for turn in self._turns.values() if turn.session == session)
+        return next((lease for lease in leases if lease is not None), None)
+
     def is_steerable(self, session: str) -> bool:
         """Whether the session's running turn would take a message now."""
         turn = self.turn_of(session)

@@ -13,6 +13,7 @@ from errors import UsageError
 from gateway.answers import Answers
 from gateway.command_desk import CommandDesk
 from gateway.conductor import Conductor
+from gateway.decisions import Decisions
 from gateway.delegation import Delegation
 from gateway.desk import Desk
 from gateway.events import EventBus
@@ -80,6 +81,7 @@ class Gateway:
             permissions=self.permissions,
         )
         self.conductor = Conductor(settings, self.ledger, desk, nursery)
+        self.decisions = Decisions(self.permissions, self.conductor)
         self.session_desk = SessionDesk(
             pool=pool,
             bus=bus,

@@ -147,7 +147,7 @@ class GatewayWorker(MemoryWorker):
 
     def decide(self, request: dict[str, Any]) -> dict[str, Any]:
         params = request["params"]
-        self.tell("permission_decided", by="a person", **params)
+        self.tell("permission_decided", **params)
         self.finish(params["decision"])
         return {}
 
