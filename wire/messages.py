@@ -16,6 +16,7 @@ __all__ = [
     "Bookmark",
     "ErrorBody",
     "ImageContent",
+    "ExecExit",
     "Message",
     "MessagesResult",
     "PromptParams",
@@ -245,3 +246,17 @@ class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     method: str
     fields: dict[str, Any] = {}
+class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``exec_exit``: a process in the background has ended and nobody has seen it; told before its ``background``.
+
+    ``session_id`` is the process's name, ``summary`` says in a line how it ended. ``session_key``: the worker's
+    conversation it belonged to, as ``get_state`` names it. ``exit_code``, or the name of the ``signal`` that ended it.
+    """
+
+    session_id: str
+    summary: str = ""
+    session_key: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+
+
