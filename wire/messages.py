@@ -15,8 +15,8 @@ __all__ = [
     "Background",
     "Bookmark",
     "ErrorBody",
-    "ImageContent",
     "ExecExit",
+    "ImageContent",
     "Message",
     "MessagesResult",
     "PromptParams",
@@ -240,12 +240,6 @@ class Background(msgspec.Struct, frozen=True):
     running: int = 0
 
 
-class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``ui_request``: an extension asks a person; answered by ``ui_respond`` with the same ``id``."""
-
-    id: str
-    method: str
-    fields: dict[str, Any] = {}
 class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):
     """``exec_exit``: a process in the background has ended and nobody has seen it; told before its ``background``.
 
@@ -260,3 +254,9 @@ class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):
     signal: str | None = None
 
 
+class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``ui_request``: an extension asks a person; answered by ``ui_respond`` with the same ``id``."""
+
+    id: str
+    method: str
+    fields: dict[str, Any] = {}
