@@ -61,7 +61,9 @@ class Delegation:
         )
         self._running[session] += 1
         try:
-            run = await self._intake.accept(message, principal, Lineage(depth, nested=giver is not None))
+            run = await self._intake.accept(
+                message, principal, Lineage(depth, nested=giver is not None, from_session=session)
+            )
         except BaseException:
             self._forget(session)
             raise

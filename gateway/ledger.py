@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 import trio
 
 from errors import InternalError, PoolError, UsageError
+from gateway.client_tools import bounded_calls
 from gateway.events import EventBus
 from gateway.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
 from gateway.run_table import Accepted, KnownRun, RunTable, hash_body
@@ -21,6 +23,8 @@ __all__ = ["Ledger"]
 
 _DONE_TEXT = 256 * 1024
 """Characters."""
+_DONE_CALLS = 256 * 1024
+"""Bytes."""
 _requests = msgspec.json.Decoder(RunRequest)
 _outcomes = msgspec.json.Decoder(RunOutcome)
 _encode = msgspec.json.Encoder().encode
@@ -104,6 +108,10 @@ class Ledger:
         known = self._known(run)
         self._table.end(known, _encode(outcome), trio.current_time(), wall_now=self._clock())
         return self._step(run, "done", _done(outcome))
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is written inside, by whomever, outlives a crash as a whole or not at all."""
+        return self._store.together()
 
     def conclude(self, run: Run, outcome: RunOutcome) -> int:
         """Tell of a new run that has its outcome already: after a crash nobody takes it for one that is yet to be run.
@@ -235,17 +243,19 @@ def _too_old(run_id: str) -> UsageError:
 def _done(outcome: RunOutcome) -> dict[str, Any]:
     """The data of the ``done`` event: how it ended, with its text, so that the event alone tells the outcome.
 
-    A very long text is cut and ``truncated``: every subscriber gets this event in one piece.
+    A very long text is cut, calls that are too many are left out, and it is ``truncated`` then: every subscriber gets
+    this event in one piece.
     """
-    text = outcome.text
+    text, calls = outcome.text, bounded_calls(outcome.calls, _DONE_CALLS)
     facts = {
         "reason": outcome.reason,
         "text": text[:_DONE_TEXT],
-        "truncated": len(text) > _DONE_TEXT or None,
+        "truncated": len(text) > _DONE_TEXT or len(calls) < len(outcome.calls) or None,
         "error": outcome.error,
         "usage": outcome.usage,
         "worker": outcome.worker,
         "media": outcome.media or None,
         "silent": outcome.silent or None,
+        "calls": calls or None,
     }
     return {name: value for name, value in facts.items() if value is not None}

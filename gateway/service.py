@@ -27,6 +27,7 @@ from gateway.run import Run
 from gateway.session_desk import SessionDesk
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
+from gateway.system_events import SystemEvents
 from pool import Pool
 from profiles import CapabilityProfile
 from store import Store
@@ -71,7 +72,9 @@ class Gateway:
         self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
         self.sessions = Sessions(settings, store, bus, pool, hooks=hooks, start_soon=nursery.start_soon, clock=clock)
         self.ledger = Ledger(settings, store, bus, clock=clock)
-        desk = Desk(
+        self.system_events = SystemEvents(store, bus, clock=clock)
+        self._desk = Desk(
+            settings,
             pool=pool,
             store=store,
             answers=Answers(bus, hooks, self.shelf),
@@ -79,8 +82,9 @@ class Gateway:
             sessions=self.sessions,
             shelf=self.shelf,
             permissions=self.permissions,
+            system_events=self.system_events,
         )
-        self.conductor = Conductor(settings, self.ledger, desk, nursery)
+        self.conductor = Conductor(settings, self.ledger, self._desk, nursery)
         self.decisions = Decisions(self.permissions, self.conductor)
         self.session_desk = SessionDesk(
             pool=pool,
@@ -89,6 +93,7 @@ class Gateway:
             conductor=self.conductor,
             shelf=self.shelf,
             permissions=self.permissions,
+            system_events=self.system_events,
             hooks=hooks,
             data_dir=data_dir,
             start_soon=nursery.start_soon,
@@ -117,7 +122,7 @@ class Gateway:
 
     def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
         """New limits and agents, for what is done from now on."""
-        for part in (self.sessions, self.ledger, self.conductor, self.intake, self.delegation):
+        for part in (self.sessions, self.ledger, self._desk, self.conductor, self.intake, self.delegation):
             part.reconfigure(settings)
         self.shelf.reconfigure(parts)
 
@@ -178,6 +183,9 @@ async def open_gateway(
             nursery=nursery,
             clock=clock,
         )
+        await gateway.system_events.load()
+        pool.on_exec(gateway.system_events.note)
         nursery.start_soon(gateway.conductor.run)
+        nursery.start_soon(gateway.system_events.run)
         yield gateway
         nursery.cancel_scope.cancel()
