@@ -14,6 +14,7 @@ __all__ = [
     "AssistantMessage",
     "Background",
     "Bookmark",
+    "CallDetails",
     "ErrorBody",
     "ExecExit",
     "ImageContent",
@@ -223,6 +224,23 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True):
     approval: str | None = None
 
 
+class CallDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Facts about the command that a tool call is about. ``status``: running, completed or failed.
+
+    ``session_id`` is its name; at the end of a call of ``exec``, status running says that it goes on in the background.
+    ``started_at`` is Unix time in seconds. It ended with ``exit_code`` or by ``exit_signal``, because it ``timed_out``.
+    """
+
+    status: str | None = None
+    session_id: str | None = None
+    pid: int | None = None
+    started_at: float | None = None
+    cwd: str | None = None
+    exit_code: int | None = None
+    exit_signal: str | None = None
+    timed_out: bool = False
+
+
 class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """``tool``: a tool call starts, has new output, ends or fails. ``tail`` is the end of its output so far."""
 
@@ -232,6 +250,7 @@ class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int = 0
     tail: str | None = None
     error: str | None = None
+    details: CallDetails | None = None
 
 
 class Background(msgspec.Struct, frozen=True):
