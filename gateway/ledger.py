@@ -155,19 +155,22 @@ class Ledger:
 
     # --- recovery -------------------------------------------------------------------------------------------------
 
-    def recover(self, rows: list[RunRow]) -> tuple[list[Run], int]:
+    def recover(self, rows: list[RunRow]) -> tuple[list[Run], list[Run]]:
         """Take over what an earlier life left: the runs to be run, in the order of their acceptance.
 
-        Those that may have reached a worker are ended as interrupted, and told so; returns how many too.
+        Those that may have reached a worker are ended as interrupted, and told so; returns them too.
         """
         recovered = self._table.load(rows, wall_now=self._clock(), now=trio.current_time())
         self._store.delete_runs(recovered.dropped)
-        for known in recovered.interrupted:
-            run = self._follow(known, _read_request(known) or _bare_request(known))
-            run.started_at = known.started_at
-            self._end_now(run, interrupted(run.request))
+        ended = [self._interrupt(known) for known in recovered.interrupted]
         revived = [self._revive(known) for known in recovered.to_run]
-        return [run for run in revived if run is not None], len(recovered.interrupted)
+        return [run for run in revived if run is not None], ended
+
+    def _interrupt(self, known: KnownRun) -> Run:
+        run = self._follow(known, _read_request(known) or _bare_request(known))
+        run.started_at = known.started_at
+        self._end_now(run, interrupted(run.request))
+        return run
 
     def _revive(self, known: KnownRun) -> Run | None:
         """A run that is to be run now; one whose request cannot be read is ended with that error."""

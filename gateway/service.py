@@ -111,7 +111,12 @@ class Gateway:
         )
         self.holds = Holds(pool=pool, conductor=self.conductor, sessions=self.sessions, shelf=self.shelf)
         self.delegation = Delegation(
-            settings, intake=self.intake, conductor=self.conductor, bus=bus, start_soon=nursery.start_soon
+            settings,
+            intake=self.intake,
+            conductor=self.conductor,
+            bus=bus,
+            system_events=self.system_events,
+            start_soon=nursery.start_soon,
         )
 
     def shut_down(self) -> None:
@@ -150,7 +155,9 @@ class Gateway:
         runs, interrupted = self.ledger.recover(loaded.runs)
         for run in runs:
             self._resume(run)
-        return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=interrupted, damaged=damaged)
+        for run in (*runs, *interrupted):
+            self.delegation.resume(run)
+        return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
 
     def _resume(self, run: Run) -> None:
         """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""
