@@ -167,7 +167,7 @@ class Desk:
 
     def ended(self, turn: Turn, report: TurnReport) -> None:
         """The session's turn is over, however it ended."""
-        if report.error is None and report.result is not None and report.result.stop_reason not in _FAILED:
+        if report.result is not None and report.result.stop_reason not in _FAILED:
             self._system_events.acknowledge(turn.session, turn.shown)
         self._permissions.forget(turn.session)
         self._sessions.note_transcript(turn.session)

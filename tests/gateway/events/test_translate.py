@@ -187,7 +187,7 @@ def test_an_error_has_a_severity_and_a_phase(data: Any, expected: Any) -> None:
     assert told(said("error", data)) == [("monitor", "error", expected)]
 
 
-@pytest.mark.parametrize("name", ["run_start", "done", "state_changed", "ready", "start_failed", None])
+@pytest.mark.parametrize("name", ["run_start", "done", "state_changed", "ready", "start_failed", "exec_exit", None])
 def test_what_the_gateway_says_in_its_own_words_is_passed_over(name: str | None) -> None:
     assert told(said(name, {"stop_reason": "stop"})) == []
 
