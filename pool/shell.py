@@ -366,6 +366,9 @@ class Pool:
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, exc))
         else:
             life.conversation = Conversation(action.session, held)
+            if held.sealed:  # no turn runs, in which the worker's own event would be heard
+                facts = {"session": action.session, "worker": life.id, "strategy": "seal", "sealed": held.sealed}
+                self._on_event("agent_resumed", facts)
             self._latencies.reset.add(trio.current_time() - started)
             self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))
 

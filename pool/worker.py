@@ -19,6 +19,10 @@ from wire.messages import SessionResult, StateResult
 __all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile"]
 
 
+_MAX_SEALED, _MAX_ID = 1_000, 256
+"""Of the calls that a worker says it has sealed, so many are told, by so much of their names."""
+
+
 class ProcessFacts(msgspec.Struct, frozen=True):
     """What the operating system says of a worker right now."""
 
@@ -102,11 +106,12 @@ async def _begin_conversation(client: RpcClient) -> SessionResult:
 
 
 async def _resume_conversation(client: RpcClient, transcript: str) -> SessionResult:
-    await client.request_as(SessionResult, "switch_session", {"session_file": transcript})
+    resumed = await client.request_as(SessionResult, "switch_session", {"session_file": transcript})
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:
         raise ResumeFailed(f"asked to resume {transcript}, the worker holds {state.session_file or 'no transcript'}")
-    return SessionResult(state.session_id, transcript)
+    sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
+    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET)
 
 
 async def reconcile(client: RpcClient, soft: SoftArgs) -> None:

@@ -135,10 +135,14 @@ class PromptResult(msgspec.Struct, frozen=True):
 
 
 class SessionResult(msgspec.Struct, frozen=True):
-    """``new_session`` and ``switch_session``: which conversation the worker now holds; no file when it keeps none."""
+    """``new_session`` and ``switch_session``: which conversation the worker now holds; no file when it keeps none.
+
+    ``sealed``: ids of the tool calls that a former worker had left open and that were closed now, where there are any.
+    """
 
     session_id: str
     session_file: str | None = None
+    sealed: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Bookmark(msgspec.Struct, frozen=True):
