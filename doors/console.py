@@ -13,6 +13,7 @@ from doors.control_client import WORK_SECONDS, ControlClient
 from doors.doctor import Check, Verdict
 from doors.route_view import route_view
 from doors.session_views import history_view, session_view
+from doors.system_event_views import system_events_table
 from doors.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
 from doors.texts import clean
 
@@ -22,6 +23,7 @@ __all__ = [
     "show",
     "show_checks",
     "show_explanation",
+    "show_injected",
     "show_problems",
     "show_reload",
     "show_route",
@@ -34,6 +36,7 @@ _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "workers.list": workers_table,
     "waiting.list": waiting_table,
     "sessions.history": history_view,
+    "events.peek": system_events_table,
 }
 _ASKING_VIEWS: dict[str, Callable[[Any, int, str], RenderableType]] = {
     "status": status_view,
@@ -70,6 +73,17 @@ def show(
         asking = _ASKING_VIEWS.get(method)
         view = _VIEWS[method](result, console.width) if asking is None else asking(result, console.width, place)
         console.print(view, crop=False)  # a command to be copied may be wider than the terminal
+
+
+def show_injected(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
+    """Have a session told something with its next turn, and print what came of that."""
+    result = client.call("events.inject", params)
+    if as_json:
+        print_json(result)
+    elif result["event"] is None:
+        sys.stdout.write(f"{clean(result['session'])} is about to be told just that; nothing was added\n")
+    else:
+        sys.stdout.write(f"{clean(result['session'])} is told with its next turn\n")
 
 
 def show_explanation(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:

@@ -92,8 +92,7 @@ class _Pending:
 class SystemEventQueue:
     """All sessions' events. ``now`` is any clock that only goes forward, in seconds.
 
-    ``changed`` collects the sessions whose events are others than before; whoever keeps them elsewhere takes them from
-    there (``take_changed``).
+    Whoever keeps them elsewhere too learns from ``take_changed`` which sessions' events are others than before.
     """
 
     def __init__(self, new_id: Callable[[], str], limits: EventLimits | None = None) -> None:
@@ -123,6 +122,7 @@ class SystemEventQueue:
             return None
         self._injected += 1
         event = SystemEvent(id=self._new_id(), session=session, kind=kind, text=text, ts=wall_now, context=context)
+        self._changed[session] = None
         self._add(event, now + self._limits.age)
         return event
 
@@ -153,7 +153,6 @@ class SystemEventQueue:
     def _add(self, event: SystemEvent, expires: float) -> None:
         self._entries[event.id] = _Entry(event, expires)
         self._sessions.setdefault(event.session, _Pending()).events.append(event)
-        self._changed[event.session] = None
         self._chars += len(event.text)
         self._keep_limits(event.session)
 
@@ -251,7 +250,10 @@ class SystemEventQueue:
     # --- keeping ------------------------------------------------------------------------------------------------------
 
     def take_changed(self) -> dict[str, list[SystemEvent]]:
-        """The sessions whose events have changed since the last call, with what they have now; empty = nothing more."""
+        """The sessions whose events have changed since the last call, with what they have now; empty = nothing more.
+
+        What was restored and is there still is no change.
+        """
         changed, self._changed = self._changed, {}
         return {name: list(self._sessions[name].events) if name in self._sessions else [] for name in changed}
 

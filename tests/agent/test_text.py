@@ -23,8 +23,8 @@ def run(capsys: pytest.CaptureFixture[str], prompt: str, *flags: str) -> tuple[i
 def test_an_answer_is_streamed_and_tool_calls_are_shown_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, 'TOOL:exec {"command":"echo hi"} TOOL:read {"path":"none"} ECHO:that was all')
     assert (code, out) == (0, "that was all\n")
-    assert err[:2] == ['[exec {"command":"echo hi"}]', '[read {"path":"none"}]']
-    assert err[2].startswith("[read failed: ")
+    assert [line.split(" (")[0] for line in err] == ["· exec echo hi", "  ✓ ok, code 0", "· read none", "  ✗ failed"]
+    assert err[3].endswith("cannot read none: No such file or directory")
 
 
 def test_tests_that_run_in_the_background_are_picked_up_by_a_poll_and_told_of(
@@ -34,7 +34,9 @@ def test_tests_that_run_in_the_background_are_picked_up_by_a_poll_and_told_of(
     assert code == 0
     assert out.startswith("It has ended: completed, code 0.")
     assert out.endswith("3 passed\n")
-    assert [line.split(" ")[0] for line in err] == ["[exec", "[process"]
+    assert [line.split(" ")[:2] for line in err[::2]] == [["·", "exec"], ["·", "process"]]
+    assert err[1].startswith("  … still running in the background as ")
+    assert err[3].startswith("  ✓ ok, code 0 (")
 
 
 def test_a_command_of_ones_own_is_told_of_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,14 +50,17 @@ def test_what_still_runs_at_the_end_is_stopped_and_that_is_told(capsys: pytest.C
     prompt = f'TOOL:exec {{"command":"{background}","background":true}} TOOL:exec {{"command":"read x < gate"}}'
     code, _, err = run(capsys, prompt)
     assert code == 0
-    assert err[-1] == "[commands that still ran in the background were stopped: 1]"
+    assert err[-1] == "! commands that still ran in the background are stopped: 1"
     assert not Path(f"/proc/{Path('pid').read_text().strip()}").exists()
 
 
 def test_where_nobody_can_be_asked_nothing_that_needs_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, 'TOOL:exec {"command":"touch ran"}', "--permission-mode", "approval")
     assert code == 0
-    assert "denied" in err[1]
+    assert err[1:] == [
+        "? needs approval, and nobody can be asked here: exec touch ran",
+        "  ✗ denied: the user does not allow it.",
+    ]
     assert not Path("ran").exists()
 
 
