@@ -14,6 +14,7 @@ import trio
 from app_serving import Serving, parts_of
 from doors.control import ControlServer
 from doors.error_log import ErrorLog
+from doors.http.server import HttpServer
 from doors.live import Narrator
 from doors.lock import DataDirLock
 from doors.notify import ServiceManager
@@ -103,6 +104,7 @@ class Supervisor:
         self._methods: Methods | None = None
         self._serving: Serving | None = None
         self._server: ControlServer | None = None
+        self._http: HttpServer | None = None
         self._stop_wanted = trio.Event()
         self._hurry = trio.Event()
 
@@ -193,6 +195,7 @@ class Supervisor:
             self._tell_recovery(loaded, serving)
             self._server = ControlServer(methods, self._socket)
             await nursery.start(self._server.serve)
+            await self._open_http(methods, nursery)
             await serving.prewarm()
             nursery.start_soon(self._listen_to_doors, serving.gateway)
             nursery.start_soon(self._manager.keep_alive)
@@ -207,6 +210,12 @@ class Supervisor:
             await self._drain(serving.pool)
             await hooks.notify("gateway:stop", GatewayLife(data_dir=str(self._data_dir)))
             nursery.cancel_scope.cancel()
+
+    async def _open_http(self, methods: Methods, nursery: trio.Nursery) -> None:
+        settings = self._settings.http
+        if settings.bind:
+            self._http = HttpServer(methods, settings, self._data_dir)
+            await nursery.start(self._http.serve)
 
     def _tell_recovery(self, loaded: Loaded, serving: Serving) -> None:
         if loaded.set_aside is not None:

@@ -17,6 +17,7 @@ NEEDS_RESTART: tuple[tuple[str, ...], ...] = (
     ("socket",),
     ("store",),
     ("log",),
+    ("http", "bind"),
     ("gateway", "events"),
     ("gateway", "hooks"),
 )

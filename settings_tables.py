@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from doors.http.settings import HttpSettings
 from doors.log_settings import LogSettings
 from gateway.prompts import GatewayPrompts
 from gateway.settings import GatewaySettings
@@ -34,6 +35,7 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
     router: RouterSettings = RouterSettings()
     gateway: GatewaySettings = GatewaySettings()
     store: StoreSettings = StoreSettings()
+    http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
 

@@ -1,0 +1,13 @@
+"""``GET /events``: the stream of events as server-sent events."""
+
+from collections.abc import Sequence
+
+from doors.http.openings import Opening
+from doors.http.services import Services
+
+__all__ = ["routes"]
+
+
+def routes(_services: Services) -> Sequence[Opening]:
+    """The one opening."""
+    return []

@@ -1,0 +1,19 @@
+"""All that is served on the HTTP port: this door's own openings, and those of the doors that share the port."""
+
+from collections.abc import Callable, Sequence
+
+from doors.http import calls, events, health, metrics
+from doors.http.openings import Opening
+from doors.http.services import Services
+
+__all__ = ["DOORS", "openings"]
+
+Door = Callable[[Services], Sequence[Opening]]
+
+DOORS: tuple[Door, ...] = (health.routes, metrics.routes, calls.routes, events.routes)
+"""Each door's function; the order decides where two paths match."""
+
+
+def openings(services: Services) -> list[Opening]:
+    """Every opening of every door."""
+    return [opening for door in DOORS for opening in door(services)]

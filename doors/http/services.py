@@ -1,0 +1,86 @@
+"""What the endpoints of every door on the HTTP port work with."""
+
+import time
+from typing import Any, Protocol
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from doors.control_limits import InputBudget, InputShare
+from doors.http.access import Access, Identity
+from doors.http.closing import Closing
+from doors.http.figures import HttpFigures
+from doors.http.refusals import Refusal
+from doors.http.settings import HttpSettings
+from gateway.caller import Caller
+
+__all__ = ["MethodsPort", "Peer", "Services", "Visit", "identity_of", "prove", "visit_of"]
+
+
+class MethodsPort(Protocol):
+    """What stands behind the doors: ``gateway.methods.table.Methods``."""
+
+    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
+        """Run a method; raises PoolError for what the caller is to be told."""
+        ...
+
+
+class Services:
+    """One for the server's life."""
+
+    def __init__(self, methods: MethodsPort, settings: HttpSettings, access: Access) -> None:
+        self.methods = methods
+        self.settings = settings
+        """Those that hold now: look at them when they are needed, a reload changes them."""
+        self.access = access
+        self.closing = Closing()
+        self.figures = HttpFigures()
+        self.bodies = InputBudget(settings.body_bytes)
+        self.started_at = time.time()
+
+    async def call(self, method: str, params: Any, caller: Caller) -> Any:
+        """Run a method of the control socket; ``params``: anything that encodes to a JSON object, or a ``Raw``."""
+        raw = params if isinstance(params, msgspec.Raw) else msgspec.Raw(msgspec.json.encode(params))
+        return await self.methods.call(method, raw, caller)
+
+
+class Peer(Protocol):
+    """The connection below a request."""
+
+    identity: Identity | None
+    """Set once a token was shown: until then the connection gives way to others."""
+
+
+class Visit:
+    """One request or WebSocket on its way through the door."""
+
+    def __init__(self, peer: Peer | None, share: InputShare) -> None:
+        self.peer = peer
+        self.share = share
+        """What its body takes of the budget for all of them; given back at its end."""
+        self.identity: Identity | None = None
+        self.refusal: Refusal | None = None
+        """Why it has no identity."""
+
+
+def visit_of(connection: HTTPConnection) -> Visit:
+    """The visit that a request belongs to."""
+    visit: Visit = connection.scope["state"]["visit"]
+    return visit
+
+
+def identity_of(connection: HTTPConnection) -> Identity:
+    """Who asks. Raises Refusal (401) where no token was shown."""
+    visit = visit_of(connection)
+    if visit.identity is None:
+        assert visit.refusal is not None  # noqa: S101  # the gate leaves one of the two
+        raise visit.refusal
+    return visit.identity
+
+
+def prove(connection: HTTPConnection, identity: Identity) -> None:
+    """Somebody has shown a token otherwise than in a header: in a first frame, say."""
+    visit = visit_of(connection)
+    visit.identity = identity
+    if visit.peer is not None:
+        visit.peer.identity = identity

@@ -1,0 +1,61 @@
+"""What can be set about the HTTP door; the ``[http]`` table of the settings file."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from wire.units import ByteCount, Seconds
+
+__all__ = ["HttpSettings", "HttpToken"]
+
+
+class HttpToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[http.tokens.NAME]``: a token beside the first one, which may do less. Its name is told as who decided."""
+
+    token: str = ""
+    token_file: str = ""
+    """A file that holds it, readable by its owner only; exactly one of the two is set."""
+    scope: Literal["read", "write", "admin"] = "read"
+    """read: look; write: also talk to agents; admin: also what concerns everybody."""
+    approvals: bool = False
+    """Whether it may decide about tool calls and answer dialogs; admin may."""
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[http]``: the HTTP door, with all that is served on its port. Off unless ``bind`` is set."""
+
+    bind: str = ""
+    """Where to listen, as "127.0.0.1:8765" or "[::1]:8765"; port 0 = any free one; empty = nowhere."""
+    token: str = ""
+    """What callers show as "Authorization: Bearer ...": 16 characters or more. It may do everything. $POOL_HTTP_TOKEN
+    comes before it. Where nothing is set one is made, in the file http-token of the data directory."""
+    token_file: str = ""
+    """A file that holds it instead, readable by its owner only."""
+    tokens: dict[Annotated[str, msgspec.Meta(min_length=1, max_length=64)], HttpToken] = {}
+    """Further ones, each in a table [http.tokens.NAME]."""
+    allowed_hosts: list[str] = []
+    """Names under which the server may be addressed, beside localhost and the addresses it listens on."""
+    allowed_origins: list[str] = []
+    """Web sites whose pages may call, as "https://ops.example"; a page of the server itself always may."""
+    abort_on_disconnect: bool = False
+    """Whether a run that was begun through /v1 ends when its caller leaves."""
+    max_connections: int = 512
+    """A new one above that takes the place of one that has shown no token; where there is none it is turned away."""
+    max_body: ByteCount = ByteCount(8 * 1024 * 1024)
+    """Bytes of one request's body."""
+    body_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    """Bytes of all bodies that are being read or worked on."""
+    max_headers: ByteCount = ByteCount(16 * 1024)
+    """Bytes of one request's line and headers."""
+    header_timeout: Seconds = Seconds(10)
+    """How long a request's line and headers may take, from the first byte or the connection's begin."""
+    body_timeout: Seconds = Seconds(60)
+    """How long a body may take."""
+    idle_timeout: Seconds = Seconds(75)
+    """How long a connection is kept without a request."""
+    write_stall: Seconds = Seconds(30)
+    """A peer that takes no byte for this long, while some wait for it, is cut off."""
+    close_grace: Seconds = Seconds(2)
+    """How long the last words may take when the supervisor ends."""
+    rate: int = 1000
+    """Requests a second of one token, or of one address without any; a burst may have twice as many."""

@@ -1,0 +1,108 @@
+"""Where tokens come from: settings, environment, files; one is made where none is set."""
+
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from doors.http.scopes import Scope
+from doors.http.settings import HttpSettings
+from errors import UsageError
+
+__all__ = ["TOKEN_FILE", "TOKEN_VARIABLE", "Grant", "TokenPlace", "load_grants", "place_of_token"]
+
+TOKEN_FILE = "http-token"  # noqa: S105  # a file's name
+TOKEN_VARIABLE = "POOL_HTTP_TOKEN"  # noqa: S105  # a variable's name
+FIRST = "http"
+"""What the token that may do everything is called."""
+_LEAST_CHARS = 16
+_MOST_BYTES = 4096
+
+
+class Grant(NamedTuple):
+    """A token and what it may do."""
+
+    name: str
+    token: str
+    scope: Scope
+    approvals: bool
+
+
+class TokenPlace(NamedTuple):
+    """Where the first token comes from, in words, and its file where it is one."""
+
+    words: str
+    file: Path | None = None
+    is_made: bool = False
+    """Whether the file is the supervisor's own, which is made when it is not there."""
+
+
+def place_of_token(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> TokenPlace:
+    """Environment, settings, the file that the settings name, else the one in the data directory."""
+    if env.get(TOKEN_VARIABLE):
+        return TokenPlace(f"${TOKEN_VARIABLE}")
+    if settings.token:
+        return TokenPlace("http.token in the settings")
+    if settings.token_file:
+        return TokenPlace(settings.token_file, Path(settings.token_file))
+    return TokenPlace(str(data_dir / TOKEN_FILE), data_dir / TOKEN_FILE, is_made=True)
+
+
+def load_grants(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> list[Grant]:
+    """Every token with what it may do, the first one first; it is made (32 bytes, mode 0600) where none is set.
+
+    Raises UsageError for one that is too short, twice there, or lies in a file that others may read.
+    """
+    grants = [Grant(FIRST, _first(settings, env, data_dir), Scope.ADMIN, approvals=True)]
+    for name, each in settings.tokens.items():
+        if bool(each.token) == bool(each.token_file):
+            raise UsageError(f"http.tokens.{name} needs either token or token_file")
+        token = _checked(each.token, f"http.tokens.{name}.token") if each.token else _read(Path(each.token_file))
+        scope = Scope[each.scope.upper()]
+        grants.append(Grant(name, token, scope, each.approvals or scope is Scope.ADMIN))
+    if len({grant.token for grant in grants}) < len(grants):
+        raise UsageError("two tokens of [http] are the same; each name needs its own")
+    return grants
+
+
+def _first(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> str:
+    place = place_of_token(settings, env, data_dir)
+    if place.file is None:
+        return _checked(env.get(TOKEN_VARIABLE) or settings.token, place.words)
+    if place.is_made:
+        _make(place.file)
+    return _read(place.file)
+
+
+def _make(path: Path) -> None:
+    """Write a new token unless there is a file already; nobody ever sees half of one."""
+    if path.exists():
+        return
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
+    fresh.replace(path)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as exc:
+        raise UsageError(f"cannot read the token file {path}: {exc.strerror}") from exc
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UsageError(f"others may use the token file {path}; run: chmod 600 {path}")
+    return _checked(text.decode("utf-8", "replace").strip(), f"the token in {path}")
+
+
+def _checked(token: str, where: str) -> str:
+    """A token can be sent in a header, and cannot be guessed by trying."""
+    if len(token) < _LEAST_CHARS:
+        raise UsageError(f"{where} is too short: a token has {_LEAST_CHARS} characters or more")
+    if len(token) > _MOST_BYTES or not (token.isascii() and token.isprintable()) or " " in token:
+        raise UsageError(f"{where} is no token: it has visible ASCII characters without spaces, at most {_MOST_BYTES}")
+    return token
