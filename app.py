@@ -216,6 +216,7 @@ class Supervisor:
         if settings.bind:
             self._http = HttpServer(methods, settings, self._data_dir)
             await nursery.start(self._http.serve)
+            self._tell("http_ready", self._http.facts())
 
     def _tell_recovery(self, loaded: Loaded, serving: Serving) -> None:
         if loaded.set_aside is not None:

@@ -39,13 +39,13 @@ class InputBudget:
     """What all connections together may hold of large requests."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._used = 0
 
     def move(self, difference: int) -> bool:
         """Take more, or give back where negative; False when more is used than there is."""
         self._used += difference
-        return self._used <= self._limit
+        return self._used <= self.limit
 
 
 class InputShare:

@@ -1,6 +1,6 @@
-"""The end of the server, as those see it who work for a peer: what they wait for is cancelled, then they say so."""
+"""The end of the server, as those see it who work for a peer: they are told, or what they wait for is cancelled."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -9,11 +9,11 @@ __all__ = ["Closing"]
 
 
 class Closing:
-    """Begins once; until then, scopes that it will cancel."""
+    """Begins once; until then it knows whom to tell."""
 
     def __init__(self) -> None:
         self._begun = trio.Event()
-        self._scopes: set[trio.CancelScope] = set()
+        self._told: dict[object, Callable[[], object]] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -21,23 +21,29 @@ class Closing:
         return self._begun.is_set()
 
     def begin(self) -> None:
-        """Cancel what is in a scope."""
+        """Tell everybody."""
         self._begun.set()
-        for scope in self._scopes:
-            scope.cancel()
+        for tell in list(self._told.values()):
+            tell()
 
     async def wait(self) -> None:
         """Until it begins."""
         await self._begun.wait()
 
     @contextmanager
-    def scope(self) -> Iterator[trio.CancelScope]:
-        """Work that ends when the server does; ``cancelled_caught`` tells afterwards whether it was so."""
-        with trio.CancelScope() as scope:
+    def telling(self, tell: Callable[[], object]) -> Iterator[None]:
+        """Have ``tell`` called when the server ends; at once where it does already."""
+        key = object()
+        self._told[key] = tell
+        try:
             if self.has_begun:
-                scope.cancel()
-            self._scopes.add(scope)
-            try:
-                yield scope
-            finally:
-                self._scopes.discard(scope)
+                tell()
+            yield
+        finally:
+            del self._told[key]
+
+    @contextmanager
+    def scope(self) -> Iterator[trio.CancelScope]:
+        """Work that is cancelled when the server ends; ``cancelled_caught`` tells afterwards whether it was."""
+        with trio.CancelScope() as scope, self.telling(scope.cancel):
+            yield scope

@@ -1,13 +1,173 @@
-"""``GET /events``: the stream of events as server-sent events."""
+"""``GET /events``: the stream of events as server-sent events, each under its seq, so that browsers resume it.
 
-from collections.abc import Sequence
+``?session=KEY`` (one conversation), ``channels=`` and ``kinds=`` (names, by commas), ``since=SEQ`` (after a bookmark;
+the header ``Last-Event-ID`` comes before it), ``batch=true`` (a message has a list of events, as many as were there).
+The first message is ``open`` with ``{head, complete}``, the last one ``end`` with ``{bookmark, reason}``: ``closing``,
+or ``behind`` where the reader was too slow. Both, too, have an id to go on from.
+"""
 
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from doors.http import scopes
+from doors.http.access import Identity
+from doors.http.caller import HttpCaller
 from doors.http.openings import Opening
-from doors.http.services import Services
+from doors.http.refusals import render_error
+from doors.http.services import Services, identity_of
+from doors.http.sse import batch_message, event_messages, message, read_events
+from doors.http.watching import until_gone
+from errors import PoolError, UsageError
 
-__all__ = ["routes"]
+__all__ = ["read_wish", "routes"]
+
+_LISTS = ("channels", "kinds")
+_QUERY = ("session", *_LISTS, "since", "batch")
+_SEQ = re.compile(r"\d{1,15}", re.ASCII)
+_QUIET_SECONDS = 15.0
+"""After so long without an event a comment is sent: proxies keep the connection, a peer that has gone is noticed."""
+_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def routes(_services: Services) -> Sequence[Opening]:
+def routes(services: Services) -> Sequence[Opening]:
     """The one opening."""
-    return []
+
+    async def events(request: Request) -> Any:
+        wish = read_wish(request)
+        if request.method == "HEAD":
+            return Response(headers=_HEADERS)
+        return EventStream(services, identity_of(request), wish, is_batched=request.query_params.get("batch") == "true")
+
+    return [Opening("/events", events, scopes.Scope.READ)]
+
+
+def read_wish(request: Request) -> dict[str, Any]:
+    """The parameters of ``subscribe`` that a request asks for. Raises UsageError."""
+    query = request.query_params
+    for name in query:
+        if name not in _QUERY:
+            hint = "a token is sent as a header" if "token" in name else f"there are: {', '.join(_QUERY)}"
+            raise UsageError(f"unknown parameter {name[:50]!r}; {hint}")
+    if query.get("batch") not in (None, "true", "false"):
+        raise UsageError("batch is true or false")
+    wish: dict[str, Any] = {name: _names(query.getlist(name)) for name in _LISTS if name in query}
+    if query.get("session"):
+        wish["session"] = query["session"]
+    since = request.headers.get("last-event-id") or query.get("since")
+    if since:
+        if not _SEQ.fullmatch(since):
+            raise UsageError(f"since (or Last-Event-ID) is the seq of an event, not {since[:50]!r}")
+        wish["since"] = int(since)
+    return wish
+
+
+def _names(values: Sequence[str]) -> list[str]:
+    return [name for value in values for name in value.split(",") if name]
+
+
+class _Ended(msgspec.Struct):
+    bookmark: int
+    reason: str
+
+
+class _StreamCaller(HttpCaller):
+    """Keeps the subscription's task until the answer has begun."""
+
+    task: Callable[[], Awaitable[None]] | None = None
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        self.task = task
+
+
+class EventStream:
+    """An answer that goes on: one subscription. At most one batch of events waits in it for a slow reader."""
+
+    def __init__(self, services: Services, identity: Identity, wish: dict[str, Any], *, is_batched: bool) -> None:
+        self._services = services
+        self._wish = wish
+        self._encode = batch_message if is_batched else event_messages
+        self._caller = _StreamCaller(identity, "events", take=self._take)
+        self._ended: _Ended | None = None
+        self._is_sending = False
+        self._sent = 0
+        self._send: Send
+        self._nursery: trio.Nursery
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream until the peer leaves, is too slow, or the server ends."""
+        self._send = send
+        try:
+            begun = await self._services.call("subscribe", self._wish, self._caller)
+        except PoolError as exc:
+            await render_error(exc)(scope, receive, send)
+            return
+        self._services.figures.streams += 1
+        try:
+            await self._stream(begun, receive)
+        finally:
+            self._services.figures.streams -= 1
+
+    async def _stream(self, begun: dict[str, Any], receive: Receive) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+        await self._send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": headers})
+        place = self._wish.get("since", begun["head"])
+        facts = {"head": begun["head"], "complete": begun["complete"]}
+        await self._send_body(b"retry: 2000\n" + message("open", min(place, begun["head"]), facts))
+        assert self._caller.task is not None  # noqa: S101  # subscribe has started it, or raised
+        async with trio.open_nursery() as self._nursery:
+            with self._services.closing.telling(self._stop):
+                self._nursery.start_soon(self._caller.task)
+                await self._keep_company(receive)
+                self._nursery.cancel_scope.cancel()
+        if self._ended is not None:
+            await self._send_end(self._ended)
+
+    async def _keep_company(self, receive: Receive) -> None:
+        """Until the peer has left; say something where there is nothing to tell."""
+        while True:
+            sent = self._sent
+            with trio.move_on_after(_QUIET_SECONDS) as waiting:
+                await until_gone(receive)
+            if not waiting.cancelled_caught:
+                return
+            if self._sent == sent and not self._is_sending:
+                await self._send_body(b": quiet\n\n")
+
+    def _stop(self) -> None:
+        """End between two pieces, not in the middle of one."""
+        if not self._is_sending:
+            self._nursery.cancel_scope.cancel()
+
+    # --- the subscription's pushes ------------------------------------------------------------------------------------
+
+    async def _take(self, event: str, data: bytes) -> None:
+        if event == "subscription_ended":
+            self._ended = msgspec.json.decode(data, type=_Ended)
+            self._nursery.cancel_scope.cancel()
+            return
+        self._is_sending = True
+        try:
+            await self._send_body(self._encode(read_events(data)))
+        finally:
+            self._is_sending = False
+        if self._services.closing.has_begun:
+            self._nursery.cancel_scope.cancel()
+
+    async def _send_body(self, body: bytes) -> None:
+        self._sent += len(body)
+        self._services.figures.events_bytes += len(body)
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _send_end(self, ended: _Ended) -> None:
+        self._services.figures.behind += ended.reason == "behind"
+        facts = {"bookmark": ended.bookmark, "reason": ended.reason}
+        await self._send_body(message("end", ended.bookmark, facts))
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -10,6 +10,7 @@ from doors.http.openings import Opening
 from doors.http.refusals import json_response
 from doors.http.scopes import Scope
 from doors.http.services import Services, identity_of
+from errors import PoolClosed
 
 __all__ = ["routes"]
 
@@ -21,6 +22,9 @@ def routes(services: Services) -> Sequence[Opening]:
         return json_response({"status": "ok"})
 
     async def ready(_request: Request) -> Response:
+        mode = (await services.status()).pool.mode
+        if services.closing.has_begun or mode != "running":
+            raise PoolClosed(f"the pool is {'closing' if services.closing.has_begun else mode} and begins no turns")
         return json_response({"status": "ready"})
 
     async def status(request: Request) -> Response:

@@ -1,13 +1,165 @@
-"""``GET /metrics``: the pool's figures in the text format that Prometheus reads."""
+"""``GET /metrics``: the figures of pool, sessions, runs, queue, events, store and this door, as Prometheus reads them.
 
-from collections.abc import Sequence
+They are those of ``/status``; nothing is counted twice. No figure is told by session: there may be 100,000 of them.
+"""
 
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+
+from doors.http.figures import HttpFigures
 from doors.http.openings import Opening
-from doors.http.services import Services
+from doors.http.scopes import Scope
+from doors.http.services import Services, identity_of
+from gateway.status import StatusDocument
+from pool.quantiles import LatencyFigures
 
-__all__ = ["routes"]
+__all__ = ["families", "routes"]
 
 
-def routes(_services: Services) -> Sequence[Opening]:
+def routes(services: Services) -> Sequence[Opening]:
     """The one opening."""
-    return []
+
+    async def metrics(request: Request) -> Response:
+        identity_of(request)
+        status = await services.status()
+        registry = CollectorRegistry()
+        registry.register(_Picture(families(status, services.figures)))
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), headers={"content-type": kind})
+
+    return [Opening("/metrics", metrics, Scope.READ)]
+
+
+class _Picture(Collector):
+    """Families that have been made already."""
+
+    def __init__(self, made: Iterator[Metric]) -> None:
+        self._made = list(made)
+
+    def collect(self) -> Iterator[Metric]:
+        """See ``Collector.collect``."""
+        return iter(self._made)
+
+
+class _Figure(NamedTuple):
+    """One family: ``read`` gives a number, or numbers by the value of ``label``."""
+
+    kind: Literal["counter", "gauge"]
+    name: str
+    text: str
+    read: Callable[[StatusDocument], float | Mapping[str, float]]
+    label: str = ""
+
+
+_POOL = (
+    _Figure("gauge", "pool_up", "1 while the pool grants workers, 0 while it is paused, draining or closed.",
+            lambda now: float(now.pool.mode == "running")),
+    _Figure("gauge", "pool_workers", "Worker processes by state.", lambda now: _by(now.workers, "state"), "state"),
+    _Figure("gauge", "pool_workers_max", "Worker processes at most.", lambda now: now.pool.max),
+    _Figure("gauge", "pool_worker_rss_bytes", "Resident memory of all workers.",
+            lambda now: sum(worker.rss or 0 for worker in now.workers)),
+    _Figure("gauge", "pool_worker_cpu_percent", "CPU of all workers, 100 = one core.",
+            lambda now: sum(worker.cpu or 0 for worker in now.workers)),
+    _Figure("gauge", "pool_waiting", "Requests that wait for a worker.", lambda now: now.pool.waiting),
+    _Figure("gauge", "pool_sessions_bound", "Sessions that have a worker.",
+            lambda now: sum(session.worker is not None for session in now.sessions)),
+    _Figure("gauge", "pool_breakers_open", "Profiles whose workers fail to start.",
+            lambda now: sum(profile.breaker == "open" for profile in now.profiles)),
+    _Figure("counter", "pool_spawned", "Workers started.", lambda now: now.counters.spawned),
+    _Figure("counter", "pool_exits", "Workers ended, by cause.", lambda now: now.counters.exits, "cause"),
+    _Figure("counter", "pool_evicted", "Workers that gave way to another profile.", lambda now: now.counters.evicted),
+    _Figure("counter", "pool_grants", "Workers granted, by how well they matched.",
+            lambda now: now.counters.grants, "match"),
+    _Figure("counter", "pool_requests_refused", "Requests for a worker refused at once.",
+            lambda now: now.counters.refused),
+    _Figure("counter", "pool_requests_expired", "Requests for a worker that waited too long.",
+            lambda now: now.counters.expired),
+)  # fmt: skip
+
+_GATEWAY = (
+    _Figure("gauge", "pool_runs", "Runs accepted and not ended.", lambda now: now.gateway.runs),
+    _Figure("gauge", "pool_turns", "Turns that run.", lambda now: now.gateway.lanes.running),
+    _Figure("gauge", "pool_messages_waiting", "Messages that wait for a turn.", lambda now: now.gateway.lanes.waiting),
+    _Figure("gauge", "pool_sessions", "Sessions known.", lambda now: now.gateway.sessions),
+    _Figure("gauge", "pool_permissions_pending", "Tool calls that wait for a person.",
+            lambda now: len(now.gateway.permissions)),
+    _Figure("gauge", "pool_system_events_pending", "System events that wait for a turn.",
+            lambda now: now.gateway.system_events.pending),
+    _Figure("counter", "pool_events", "Events published, pieces of text not counted.",
+            lambda now: now.gateway.events.events),
+    _Figure("counter", "pool_text_pieces", "Pieces of text published.", lambda now: now.gateway.events.text_pieces),
+    _Figure("gauge", "pool_event_ring_bytes", "Memory of recent events.", lambda now: now.gateway.events.ring_bytes),
+    _Figure("gauge", "pool_event_seq", "The last event that readers may see.", lambda now: now.gateway.events.head),
+    _Figure("gauge", "pool_store_degraded", "1 while the disk refuses.", lambda now: float(now.gateway.store.degraded)),
+    _Figure("gauge", "pool_store_rows_waiting", "Rows that are in memory only.",
+            lambda now: now.gateway.store.rows_waiting),
+    _Figure("gauge", "pool_store_bytes_waiting", "Their bytes.", lambda now: now.gateway.store.bytes_waiting),
+    _Figure("counter", "pool_store_rows_written", "Rows written.", lambda now: now.gateway.store.rows_written),
+    _Figure("counter", "pool_store_rows_lost", "Rows given up.", lambda now: now.gateway.store.lost),
+    _Figure("gauge", "pool_uptime_seconds", "Since the supervisor's start.",
+            lambda now: float(now.supervisor["uptime"])),
+)  # fmt: skip
+
+
+def families(status: StatusDocument, http: HttpFigures) -> Iterator[Metric]:
+    """Every family with its samples."""
+    for figure in (*_POOL, *_GATEWAY):
+        yield _family(figure.kind, figure.name, figure.text, figure.read(status), figure.label)
+    for name, what in (
+        ("acquire", "From a request to its worker"),
+        ("reset", "Making a worker ready for another session"),
+        ("spawn", "From a worker's start to its readiness"),
+        ("turn", "A turn"),
+    ):
+        yield _summary(f"pool_{name}_seconds", f"{what}; of the latest 1,024.", getattr(status.latency, name))
+    yield from _own(http)
+
+
+def _own(http: HttpFigures) -> Iterator[Metric]:
+    """What this door has counted itself."""
+    gauges = (
+        ("connections", "Open connections.", http.connections),
+        ("streams", "Open streams of events.", http.streams),
+    )
+    counters = (
+        ("connections_accepted", "Connections accepted.", http.accepted),
+        ("connections_turned_away", "Connections refused because all others were busy.", http.turned_away),
+        ("connections_evicted", "Connections without a token that gave way to others.", http.evicted),
+        ("connections_stalled", "Peers cut off because they did not read.", http.stalled),
+        ("streams_behind", "Streams cut off with a bookmark because they were too slow.", http.behind),
+        ("stream_bytes", "Bytes sent as events.", http.events_bytes),
+    )
+    for name, text, value in gauges:
+        yield _family("gauge", f"pool_http_{name}", text, value)
+    for name, text, value in counters:
+        yield _family("counter", f"pool_http_{name}", text, value)
+    answers = {str(status): float(count) for status, count in sorted(http.requests.items())}
+    yield _family("counter", "pool_http_requests", "Requests answered, by status.", answers, "status")
+
+
+def _by(records: Sequence[Any], field: str) -> dict[str, float]:
+    return dict(Counter(getattr(record, field) for record in records))
+
+
+def _family(kind: str, name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
+    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+    family: CounterMetricFamily | GaugeMetricFamily = make(name, text, labels=[label] if label else [])
+    for name_of, sample in value.items() if isinstance(value, Mapping) else [("", value)]:
+        family.add_metric([name_of] if label else [], sample)
+    return family
+
+
+def _summary(name: str, text: str, figures: LatencyFigures) -> Metric:
+    family = Metric(name, text, "summary")
+    for quantile, value in (("0.5", figures.p50), ("0.99", figures.p99), ("1", figures.max)):
+        family.add_sample(name, {"quantile": quantile}, value)
+    family.add_sample(f"{name}_count", {}, figures.count)
+    return family

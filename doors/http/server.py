@@ -1,73 +1,159 @@
-"""The HTTP server: binds before anything is said about it, serves until cancelled, lets peers hear last words."""
+"""The HTTP server: who is let in, how many, and the end, at which every peer may hear last words."""
 
+import contextlib
+import logging
 import os
 import socket
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
 
 from doors.http.access import Access
 from doors.http.app import build_app
+from doors.http.binding import bind, set_options, url_of
+from doors.http.connection import HttpConnection
+from doors.http.crowd import Crowd, Rank
+from doors.http.protocol import ServerContext
 from doors.http.routes import openings
 from doors.http.services import MethodsPort, Services
 from doors.http.settings import HttpSettings
-from doors.http.tokens import load_grants
-from errors import UsageError
+from doors.http.tokens import load_grants, place_of_token
 
-__all__ = ["HttpServer", "Listening"]
+__all__ = ["HttpServer"]
 
-_BACKLOG = 128
-
-
-class Listening(NamedTuple):
-    """Where the server can be reached."""
-
-    url: str
+_BACKLOG = 256
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
+    b"content-length: 78\r\n\r\n"
+    b'{"error":{"code":"saturated","message":"too many connections are open here"}}\n'
+)
+_logger = logging.getLogger("pool.http")
 
 
 class HttpServer:
     """Serves ``methods`` where ``settings.bind`` says."""
 
-    def __init__(self, methods: MethodsPort, settings: HttpSettings, data_dir: Path) -> None:
+    def __init__(
+        self, methods: MethodsPort, settings: HttpSettings, data_dir: Path, env: Mapping[str, str] = os.environ
+    ) -> None:
         """Raises UsageError for tokens that cannot be used."""
-        self._settings = settings
         self._data_dir = data_dir
-        self.services = Services(methods, settings, Access(load_grants(settings, os.environ, data_dir)))
+        self._env = env
+        self._crowd: Crowd[HttpConnection] = Crowd()
+        self._connections: trio.Nursery
+        self._place = place_of_token(settings, env, data_dir)
+        self.services = Services(methods, settings, Access(load_grants(settings, env, data_dir)))
+        self._context = ServerContext(build_app(self.services, openings(self.services)), settings)
+        self.url = ""
+        """Where it can be reached, once it serves."""
 
-    async def serve(self, *, task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled; has started when clients can connect. Raises UsageError where it cannot bind."""
-        app = build_app(self.services, openings(self.services))
-        config = Config()
-        config.accesslog = config.errorlog = None
-        bound = bind(self._settings.bind)
-        host, port = bound.getsockname()[:2]
-        bound.listen(_BACKLOG)
-        config.bind = [f"fd://{bound.detach()}"]
-        task_status.started(Listening(f"http://{f'[{host}]' if ':' in host else host}:{port}"))
-        await serve(app, config, mode="asgi")  # type: ignore[arg-type]  # the two describe ASGI's messages differently
+    def facts(self) -> dict[str, Any]:
+        """For the supervisor's status: where the server is, and where its token."""
+        return {"url": self.url, "token_path": None if self._place.file is None else str(self._place.file)}
 
+    def prepare(self, settings: HttpSettings) -> Callable[[], None]:
+        """Look at other settings; what is returned makes them hold. Raises UsageError for tokens that cannot be used.
 
-def parse_bind(text: str) -> tuple[str, int]:
-    """Host and port of ``HOST:PORT`` or ``[IPV6]:PORT``. Raises UsageError."""
-    host, colon, port = text.rpartition(":")
-    inner = host.removeprefix("[").removesuffix("]")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535 or not inner:
-        raise UsageError(f'http.bind must be an address and a port such as "127.0.0.1:8765", not {text!r}')
-    return inner, int(port)
+        Connections that are open keep their limits; those whose token holds no more are cut.
+        """
+        grants = load_grants(settings, self._env, self._data_dir)
 
+        def commit() -> None:
+            self._place = place_of_token(settings, self._env, self._data_dir)
+            self.services.reconfigure(settings)
+            self._context.settings = settings
+            self.services.access.renew(grants)
+            for connection in self._crowd.members():
+                if connection.identity is not None and not self.services.access.holds(connection.identity):
+                    connection.cut()
 
-def bind(text: str) -> socket.socket:
-    """A socket bound there. Raises UsageError."""
-    host, port = parse_bind(text)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError as exc:
-        bound.close()
-        raise UsageError(f"cannot listen on {text}: {exc.strerror}") from exc
-    return bound
+        return commit
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def serve(self, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; has started, with its address, when clients can connect.
+
+        At its end nobody can connect any more, endpoints are told, and what they still say is given ``close_grace``.
+
+        Raises:
+            UsageError: it cannot be bound there.
+        """
+        settings = self.services.settings
+        with bind(settings.bind, self._place.is_made) as bound:
+            bound.listen(_BACKLOG)
+            self.url = url_of(bound.getsockname())
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._keep_connections)
+                task_status.started(self.url)
+                try:
+                    await trio.serve_listeners(self._admit, [listener], handler_nursery=self._connections)
+                finally:
+                    self.services.closing.begin()
+
+    async def _keep_connections(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """They outlive the cancellation of the server for as long as last words may take."""
+        with trio.CancelScope(shield=True) as scope:
+            async with trio.open_nursery() as self._connections:
+                task_status.started()
+                await self.services.closing.wait()
+                scope.deadline = trio.current_time() + self.services.settings.close_grace
+                await self._context.terminated.set()
+                for connection in self._crowd.members():
+                    connection.wind_up()
+
+    # --- who comes in -------------------------------------------------------------------------------------------------
+
+    async def _admit(self, stream: trio.SocketStream) -> None:
+        with socket.socket(fileno=stream.socket.detach()) as sock:
+            sock.setblocking(False)  # noqa: FBT003  # the socket module's own signature
+            self.services.figures.accepted += 1
+            try:
+                addresses = sock.getpeername()[:2], sock.getsockname()[:2]
+                set_options(sock, self.services.settings)
+            except OSError:
+                return  # it left while it waited to be let in
+            if self._make_room():
+                await self._serve(HttpConnection(sock, addresses, self._context, on_rank=self._rank))
+            else:
+                self._turn_away(sock)
+
+    def _make_room(self) -> bool:
+        if len(self._crowd) < self.services.settings.max_connections:
+            return True
+        victim = self._crowd.victim()
+        if victim is None:
+            return False
+        self.services.figures.evicted += 1
+        self._crowd.remove(victim)
+        victim.cut()
+        return True
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        self.services.figures.turned_away += 1
+        with contextlib.suppress(OSError):  # it may have left already
+            sock.send(_FULL)
+
+    async def _serve(self, connection: HttpConnection) -> None:
+        try:
+            with self._counted(connection):
+                await connection.run()
+        except Exception:  # a defect met on one connection must not end the others
+            _logger.exception("a connection failed")
+
+    @contextlib.contextmanager
+    def _counted(self, connection: HttpConnection) -> Iterator[None]:
+        figures = self.services.figures
+        figures.connections += 1
+        try:
+            yield
+        finally:
+            self._crowd.remove(connection)
+            figures.connections -= 1
+            figures.stalled += connection.has_stalled
+
+    def _rank(self, connection: HttpConnection, rank: Rank) -> None:
+        self._crowd.put(connection, rank)

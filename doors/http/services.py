@@ -4,17 +4,25 @@ import time
 from typing import Any, Protocol
 
 import msgspec
+import trio
 from starlette.requests import HTTPConnection
 
 from doors.control_limits import InputBudget, InputShare
 from doors.http.access import Access, Identity
+from doors.http.caller import HttpCaller
 from doors.http.closing import Closing
 from doors.http.figures import HttpFigures
 from doors.http.refusals import Refusal
+from doors.http.scopes import Scope
 from doors.http.settings import HttpSettings
 from gateway.caller import Caller
+from gateway.status import StatusDocument
 
 __all__ = ["MethodsPort", "Peer", "Services", "Visit", "identity_of", "prove", "visit_of"]
+
+
+_STATUS_SECONDS = 1.0
+_OURSELVES = Identity("http", Scope.READ, approvals=False)
 
 
 class MethodsPort(Protocol):
@@ -37,11 +45,26 @@ class Services:
         self.figures = HttpFigures()
         self.bodies = InputBudget(settings.body_bytes)
         self.started_at = time.time()
+        self._status: StatusDocument | None = None
+        self._status_at = -_STATUS_SECONDS
+
+    def reconfigure(self, settings: HttpSettings) -> None:
+        """Other settings hold from now on."""
+        self.settings = settings
+        self.bodies.limit = settings.body_bytes
 
     async def call(self, method: str, params: Any, caller: Caller) -> Any:
         """Run a method of the control socket; ``params``: anything that encodes to a JSON object, or a ``Raw``."""
         raw = params if isinstance(params, msgspec.Raw) else msgspec.Raw(msgspec.json.encode(params))
         return await self.methods.call(method, raw, caller)
+
+    async def status(self) -> StatusDocument:
+        """The status document, at most a second old: asking for it again and again costs nothing."""
+        now = trio.current_time()
+        if self._status is None or now - self._status_at >= _STATUS_SECONDS:
+            self._status_at = now
+            self._status = await self.call("status", {}, HttpCaller(_OURSELVES, "status"))
+        return self._status
 
 
 class Peer(Protocol):

@@ -1,0 +1,205 @@
+"""One TCP connection: bytes in and out with a deadline for everything, and the tasks of the requests on it.
+
+Hypercorn speaks HTTP on it; the socket is ours, so that a peer that does not read, does not write or does not leave
+costs no more than its own connection, and only for so long.
+"""
+
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from hypercorn.events import Closed, Event, RawData, Updated
+from starlette.types import ASGIApp
+
+from doors.http.access import Identity
+from doors.http.crowd import Rank
+from doors.http.inbox import Inbox
+from doors.http.protocol import Protocol, ServerContext
+
+__all__ = ["HttpConnection"]
+
+_CHUNK_BYTES = 64 * 1024
+_RESET = struct.pack("ii", 1, 0)
+"""Closing the socket forgets what the kernel still holds for the peer."""
+_LINGER_SECONDS = 1.0
+_LINGER_BYTES = 1024 * 1024
+_logger = logging.getLogger("pool.http")
+
+
+class HttpConnection:
+    """Serves one accepted socket, which does not block, from ``run`` to its end."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        addresses: tuple[Any, Any],
+        context: ServerContext,
+        *,
+        on_rank: Callable[["HttpConnection", Rank], None],
+    ) -> None:
+        """``addresses``: the peer's and ours. ``on_rank`` hears how the connection stands whenever that changes."""
+        self._sock = sock
+        self._settings = context.settings
+        self._on_rank = on_rank
+        self._identity: Identity | None = None
+        self._is_busy = False
+        self._has_begun = False
+        self._is_lost = False
+        self._lingers = False
+        self.has_stalled = False
+        self._reading = trio.CancelScope(deadline=trio.current_time() + self._settings.header_timeout)
+        self._writing = trio.Lock()
+        self._nursery: trio.Nursery
+        self._protocol = Protocol(context, self, {"peer": self}, addresses, self._take)
+
+    @property
+    def identity(self) -> Identity | None:
+        """Whose token the current, or the last, request has shown."""
+        return self._identity
+
+    @identity.setter
+    def identity(self, identity: Identity | None) -> None:
+        self._identity = identity
+        if identity is not None:
+            self._protocol.allow_messages(int(self._settings.max_body))
+        self._tell_rank()
+
+    def _tell_rank(self) -> None:
+        if self._is_lost:
+            return
+        known = Rank.BUSY if self._is_busy else Rank.RESTING
+        self._on_rank(self, Rank.STRANGER if self._identity is None else known)
+
+    async def run(self) -> None:
+        """Serve until the peer leaves, breaks the rules or takes too long, or the surrounding scope is cancelled."""
+        self._tell_rank()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                with self._reading:
+                    await self._read()
+                await self._protocol.handle(Closed())
+            if self._lingers and not self._is_lost:
+                await self._linger()
+        finally:
+            self._sock.close()
+
+    def cut(self) -> None:
+        """End it now, whatever it does."""
+        self._is_lost = True
+        self._nursery.cancel_scope.cancel()
+
+    def wind_up(self) -> None:
+        """The server ends: take no further request; one that is on may end."""
+        if not self._is_busy:
+            self._reading.cancel()
+
+    # --- bytes in -----------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        while data := await self._receive():
+            if not self._is_busy and not self._has_begun:
+                self._has_begun = True
+                self._reading.deadline = trio.current_time() + self._settings.header_timeout
+            await self._protocol.handle(RawData(data))
+
+    async def _receive(self) -> bytes:
+        """What has arrived; nothing at the end."""
+        while True:
+            await trio.lowlevel.wait_readable(self._sock)
+            try:
+                return self._sock.recv(_CHUNK_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._is_lost = True
+                return b""
+
+    async def _linger(self) -> None:
+        """Pass over what the peer is still sending: closing in the middle of it would destroy the answer on its way."""
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            return  # it has gone
+        left = _LINGER_BYTES
+        with trio.move_on_after(_LINGER_SECONDS):
+            while left > 0 and (data := await self._receive()):
+                left -= len(data)
+
+    # --- what the protocol wants --------------------------------------------------------------------------------------
+
+    async def _take(self, event: Event) -> None:
+        match event:
+            case RawData(data=data):
+                await self._write(data)
+            case Updated(idle=idle):
+                self._set_busy(not idle)
+            case Closed():
+                self._lingers = not self._protocol.owes_nothing
+                self._reading.cancel()
+
+    def _set_busy(self, is_busy: bool) -> None:  # noqa: FBT001  # it is what the name asks
+        self._is_busy = is_busy
+        self._has_begun = False
+        seconds = float("inf") if is_busy else self._settings.idle_timeout
+        self._reading.deadline = trio.current_time() + seconds
+        self._tell_rank()
+
+    async def _write(self, data: bytes) -> None:
+        async with self._writing:
+            rest = memoryview(data)
+            try:
+                while rest and not self._is_lost:
+                    rest = await self._write_some(rest)
+            finally:
+                self._is_lost |= len(rest) > 0  # whatever came after half a piece would make no sense
+
+    async def _write_some(self, rest: memoryview) -> memoryview:
+        try:
+            return rest[self._sock.send(rest) :]
+        except BlockingIOError:
+            await self._wait_writable()
+        except OSError:
+            self._lose()
+        return rest
+
+    async def _wait_writable(self) -> None:
+        with trio.move_on_after(self._settings.write_stall) as scope:
+            await trio.lowlevel.wait_writable(self._sock)
+        if scope.cancelled_caught:
+            self.has_stalled = True
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            self._lose()
+
+    def _lose(self) -> None:
+        """Nobody reads any more: the reader ends, and with it what runs for the peer is told."""
+        self._is_lost = True
+        self._reading.cancel()
+
+    # --- the application's tasks --------------------------------------------------------------------------------------
+
+    async def spawn_app(
+        self, app: ASGIApp, _config: object, scope: Any, send: Callable[[Any], Awaitable[None]]
+    ) -> Callable[[Any], Awaitable[None]]:
+        """Hypercorn's way to start the application for a request; returns where its messages go."""
+        inbox = Inbox(_CHUNK_BYTES)
+        self._nursery.start_soon(self._run_app, app, scope, inbox, send)
+        await trio.lowlevel.checkpoint()
+        return inbox.put
+
+    async def _run_app(self, app: ASGIApp, scope: Any, inbox: Inbox, send: Callable[[Any], Awaitable[None]]) -> None:
+        try:
+            await app(scope, inbox.receive, send)
+        except BaseExceptionGroup as group:
+            cancelled, defects = group.split(trio.Cancelled)
+            if defects is not None:
+                _logger.exception("%s failed", scope["path"], exc_info=defects)
+            if cancelled is not None:
+                raise cancelled from None
+        except Exception:  # a defect met by one request must not end the others
+            _logger.exception("%s failed", scope["path"])
+        finally:
+            inbox.end()
+            await send(None)

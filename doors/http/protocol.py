@@ -1,0 +1,108 @@
+"""HTTP/1.1 as Hypercorn speaks it, without what this server does not offer: HTTP/2 and compressed WebSockets."""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+import h11
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.ws_stream import WSStream
+from hypercorn.trio.worker_context import WorkerContext
+from starlette.types import ASGIApp
+
+from doors.http.refusals import Refusal, render_error
+from doors.http.settings import HttpSettings
+
+__all__ = ["Protocol", "ServerContext", "make_config"]
+
+_TEXTS = {
+    431: "the request's line and headers are too large (http.max_headers)",
+    505: "only HTTP/1.1 is spoken here",
+}
+
+FIRST_MESSAGE_BYTES = 64 * 1024
+"""A WebSocket's message as long as nobody has shown a token."""
+
+
+class ServerContext(WorkerContext):
+    """What all connections of a server share with Hypercorn: the application, its limits, and the server's end."""
+
+    def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
+        super().__init__(max_requests=None)
+        self.app = app
+        self.settings = settings
+        """Those that hold now."""
+
+
+def make_config(settings: HttpSettings) -> Config:
+    """The limits in Hypercorn's words. Its own logs are off: nothing goes there that is not told by us."""
+    config = Config()
+    config.accesslog = config.errorlog = None
+    config.include_server_header = False
+    config.h11_max_incomplete_size = int(settings.max_headers)
+    config.keep_alive_max_requests = 2**63
+    config.websocket_max_message_size = FIRST_MESSAGE_BYTES
+    return config
+
+
+class Protocol(H11Protocol):
+    """One connection's. ``tasks`` runs the application, ``send`` takes bytes and what becomes of the connection."""
+
+    stream: Any
+
+    def __init__(
+        self,
+        context: ServerContext,
+        tasks: Any,
+        state: dict[str, Any],
+        addresses: tuple[Any, Any],
+        send: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        client, server = addresses
+        config = make_config(context.settings)
+        super().__init__(context.app, config, context, tasks, state, False, client, server, send)  # type: ignore[arg-type]  # noqa: FBT003  # no TLS
+
+    @property
+    def owes_nothing(self) -> bool:
+        """Whether the peer has sent a whole request, or nothing at all."""
+        return self.connection.their_state in (None, h11.IDLE, h11.DONE, h11.MUST_CLOSE, h11.CLOSED)
+
+    def allow_messages(self, size: int) -> None:
+        """A WebSocket's messages may be so large from now on."""
+        if isinstance(self.stream, WSStream):
+            self.stream.buffer.max_length = size
+
+    async def handle(self, event: Event) -> None:
+        """Take what has arrived, or that nothing will."""
+        try:
+            await super().handle(event)
+        except h11.RemoteProtocolError as exc:
+            await self._send_error_response(exc.error_status_hint)
+            await self.send(Closed())
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """An offer to speak HTTP/2 is passed over, as the standard allows."""
+        await trio.lowlevel.checkpoint()
+        if event.http_version not in (b"1.0", b"1.1"):
+            raise h11.RemoteProtocolError("only HTTP/1.1 is spoken here", error_status_hint=505)
+
+    async def _send_error_response(self, status_code: int) -> None:
+        """To bytes that are no request."""
+        text = _TEXTS.get(status_code, f"what was sent is no HTTP request ({HTTPStatus(status_code).phrase})")
+        answer = render_error(Refusal(HTTPStatus(status_code), text, {"connection": "close"}))
+        head = h11.Response(
+            status_code=status_code, headers=[*answer.raw_headers, *self.config.response_headers("h11")]
+        )
+        for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+            await self._send_h11_event(event)
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        """A small compressed message may be a large one: no compression is offered."""
+        kept = [(name, value) for name, value in request.headers if name != b"sec-websocket-extensions"]
+        if len(kept) < len(request.headers):
+            version = request.http_version
+            request = h11.Request(method=request.method, headers=kept, target=request.target, http_version=version)
+        await super()._create_stream(request)
