@@ -195,7 +195,7 @@ class Supervisor:
             self._tell_recovery(loaded, serving)
             self._server = ControlServer(methods, self._socket)
             await nursery.start(self._server.serve)
-            await self._open_http(methods, nursery)
+            await self._open_http(methods, serving, nursery)
             await serving.prewarm()
             nursery.start_soon(self._listen_to_doors, serving.gateway)
             nursery.start_soon(self._manager.keep_alive)
@@ -211,11 +211,12 @@ class Supervisor:
             await hooks.notify("gateway:stop", GatewayLife(data_dir=str(self._data_dir)))
             nursery.cancel_scope.cancel()
 
-    async def _open_http(self, methods: Methods, nursery: trio.Nursery) -> None:
+    async def _open_http(self, methods: Methods, serving: Serving, nursery: trio.Nursery) -> None:
         settings = self._settings.http
         if settings.bind:
-            self._http = HttpServer(methods, settings, self._data_dir)
+            self._http = HttpServer(methods, settings, self._data_dir, hide=self._narrator.hide)
             await nursery.start(self._http.serve)
+            serving.prepare_http = self._http.prepare
             self._tell("http_ready", self._http.facts())
 
     def _tell_recovery(self, loaded: Loaded, serving: Serving) -> None:
@@ -269,6 +270,7 @@ class Supervisor:
             "version": version("agent-pool"),
             "socket": str(self._socket),
             "data_dir": str(self._data_dir),
+            "http": None if self._http is None else self._http.facts(),
         }
 
     async def reload(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import trio
 
+from doors.http.settings import HttpSettings
 from errors import PoolError
 from gateway.profile_shelf import AgentParts
 from gateway.service import Gateway
@@ -42,6 +43,8 @@ class Serving:
         self._reread = reread
         self._tell = tell
         self._one_at_a_time = trio.Lock()
+        self.prepare_http: Callable[[HttpSettings], Callable[[], None]] = _prepare_nothing
+        """Looks at other settings of the HTTP door, and may raise PoolError; what it returns makes them hold."""
 
     async def prewarm(self) -> None:
         """Say what to keep warm: as configured, else ``min`` of the default agent in the default role."""
@@ -63,7 +66,9 @@ class Serving:
 
     async def _apply(self, settings: Settings) -> None:
         before = await self._profiles()
+        commit_http = self.prepare_http(settings.http)
         self.pool.tell(Reconfigure(settings.pool))  # first: it refuses what this machine cannot hold
+        commit_http()
         self._settings = settings
         self._launcher.reconfigure(settings.rpc)
         self.gateway.reconfigure(settings.gateway, parts_of(settings))
@@ -92,3 +97,8 @@ class Serving:
         for entry in self.gateway.sessions:
             if entry.model is not None or entry.thinking is not None:
                 yield entry.agent, entry.role, entry.model, entry.thinking
+
+
+def _prepare_nothing(_settings: HttpSettings) -> Callable[[], None]:
+    """There is no HTTP door."""
+    return lambda: None

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from doors.http.settings import with_token_files
 from settings_checks import check_settings
 from settings_problems import Problem, SettingsError, type_problems
 from settings_tables import DOTTED, Settings, as_written, struct_shape
@@ -116,12 +117,13 @@ def _override(
     settings: Settings, path: Path | None, *, data_dir: str | None, min_workers: int | None, max_workers: int | None
 ) -> Settings:
     limits = {name: value for name, value in (("min", min_workers), ("max", max_workers)) if value is not None}
-    hooks = settings.gateway.hooks
+    hooks, http = settings.gateway.hooks, settings.http
     return msgspec.structs.replace(
         settings,
         data_dir=_absolute_data_dir(data_dir, settings.data_dir, path),
         pool=msgspec.structs.replace(settings.pool, **limits),
         gateway=msgspec.structs.replace(settings.gateway, hooks=_beside(path, hooks)) if hooks else settings.gateway,
+        http=with_token_files(http, lambda name: _beside(path, name)),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
+from doors.http.check import http_problems
 from errors import UsageError
 from pool.settings import PoolSettings
 from profiles import build_profile
@@ -47,6 +48,11 @@ _AT_LEAST: dict[tuple[str, ...], int] = {
     ("gateway", "delegate_fan_out"): 1,
     ("store", "events"): 1,
     ("store", "backlog"): 64 * _KIB,
+    ("http", "max_connections"): 1,
+    ("http", "max_body"): _KIB,
+    ("http", "body_bytes"): _KIB,
+    ("http", "max_headers"): _KIB,
+    ("http", "rate"): 0,
 }
 _MORE_THAN_ZERO: list[tuple[str, ...]] = [
     *(("pool", name) for name in ("waiting_timeout", "age_step", "spawn_rate", "start_timeout", "reset_timeout")),
@@ -56,6 +62,7 @@ _MORE_THAN_ZERO: list[tuple[str, ...]] = [
     ("rpc", "request_timeout"),
     ("rpc", "ui_timeout"),
     *(("store", name) for name in ("stall", "retry", "close_timeout")),
+    *(("http", name) for name in ("header_timeout", "body_timeout", "idle_timeout", "write_stall", "close_grace")),
 ]
 
 
@@ -68,6 +75,7 @@ def check_settings(settings: Settings) -> list[Problem]:
         *_prewarm_problems(settings),
         *_agent_problems(settings),
         *(Problem(path, text) for path, text in router_problems(settings.router, settings)),
+        *(Problem(path, text) for path, text in http_problems(settings.http)),
     ]
 
 

@@ -49,6 +49,20 @@ class AgentFacts(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
+class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The HTTP door as the settings have it."""
+
+    url: str
+    token: str
+    """Where it is, in words."""
+    is_local: bool
+    """Whether only this machine can reach it."""
+    is_token_made: bool
+    """Whether the token is one that the supervisor makes itself."""
+    token_problem: str | None
+    max_connections: int
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """This machine and these settings, as far as the checks need them. Sizes in bytes; None = cannot be known here."""
 
@@ -71,6 +85,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     data_dir_problem: str | None
     socket: str
+    http: HttpFacts | None = None
+    """None = it is off."""
 
 
 def examine(facts: Facts) -> list[Check]:
@@ -84,6 +100,7 @@ def examine(facts: Facts) -> list[Check]:
         _pipes(facts),
         _data_dir(facts),
         _socket(facts),
+        _http(facts.http),
         *_orphans(facts),
     ]
 
@@ -131,7 +148,8 @@ def _memory(facts: Facts) -> Check:
 
 
 def _open_files(facts: Facts) -> Check:
-    wanted = facts.max_workers * _FILES_PER_WORKER + _FILES_BESIDE
+    connections = 0 if facts.http is None else facts.http.max_connections
+    wanted = facts.max_workers * _FILES_PER_WORKER + _FILES_BESIDE + connections
     found = f"{facts.open_files} allowed, up to {wanted} used by {facts.max_workers} workers"
     if facts.open_files >= wanted:
         return Check("open files", Verdict.OK, found)
@@ -162,6 +180,22 @@ def _socket(facts: Facts) -> Check:
         return Check("socket path", Verdict.OK, facts.socket)
     found = f"{facts.socket} has {length} bytes, {MAX_SOCKET_PATH_BYTES} are possible"
     return Check("socket path", Verdict.MISSING, found, "name a shorter one with --socket or $POOL_SOCKET")
+
+
+def _http(http: HttpFacts | None) -> Check:
+    """How programs and browsers come in, and with what."""
+    if http is None:
+        return Check("http", Verdict.OK, 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
+    found = f"{http.url}, token: {http.token}"
+    if http.token_problem is not None:
+        return Check("http", Verdict.MISSING, f"{http.url}: {http.token_problem}", "mend the token, or name another")
+    if http.is_local:
+        return Check("http", Verdict.OK, found)
+    if http.is_token_made:
+        fix = "other machines can reach this address: set http.token_file to a token of your choice, or bind 127.0.0.1"
+        return Check("http", Verdict.MISSING, found, fix)
+    fix = "other machines can reach this address, and what they send is not encrypted: put a TLS proxy before it"
+    return Check("http", Verdict.WARNING, found, fix)
 
 
 def _orphans(facts: Facts) -> Iterator[Check]:

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import psutil
 
-from doors.doctor import AgentFacts, Facts
+from doors.doctor import AgentFacts, Facts, HttpFacts
+from doors.http.binding import parse_bind, url_of
+from doors.http.hosts import is_loopback
+from doors.http.settings import HttpSettings
+from doors.http.tokens import TokenPlace, place_of_token, read_token
 from errors import UsageError
 from pool.settings import PoolSettings
 from profiles import ProfilesSettings, build_profile
@@ -21,7 +25,9 @@ __all__ = ["gather_facts"]
 _PROBE_TIMEOUT = 10.0
 
 
-def gather_facts(pool: PoolSettings, profiles: ProfilesSettings, *, data_dir: Path, socket: Path) -> Facts:
+def gather_facts(
+    pool: PoolSettings, profiles: ProfilesSettings, http: HttpSettings, *, data_dir: Path, socket: Path
+) -> Facts:
     """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node."""
     agents = tuple(_agent(profiles, name) for name in profiles.agent_names())
     return Facts(
@@ -41,7 +47,31 @@ def gather_facts(pool: PoolSettings, profiles: ProfilesSettings, *, data_dir: Pa
         data_dir=str(data_dir),
         data_dir_problem=_why_not_writable(data_dir),
         socket=str(socket),
+        http=_http(http, data_dir) if http.bind else None,
     )
+
+
+def _http(settings: HttpSettings, data_dir: Path) -> HttpFacts:
+    host, port = parse_bind(settings.bind)
+    place = place_of_token(settings, os.environ, data_dir)
+    return HttpFacts(
+        url=url_of((host, port)) if port else "any free port, which `pool status` shows",
+        token=place.words,
+        is_local=is_loopback(host),
+        is_token_made=place.is_made,
+        token_problem=_token_problem(place),
+        max_connections=settings.max_connections,
+    )
+
+
+def _token_problem(place: TokenPlace) -> str | None:
+    if place.file is None or (place.is_made and not place.file.exists()):
+        return None  # it was looked at with the settings, or will be made
+    try:
+        read_token(place.file)
+    except UsageError as exc:
+        return exc.message
+    return None
 
 
 def _agent(profiles: ProfilesSettings, name: str) -> AgentFacts:

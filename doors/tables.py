@@ -161,7 +161,8 @@ def _headline(document: Record) -> Text:
 def _supervisor_line(document: Record) -> Text:
     facts = document["supervisor"]
     text = f"pid {facts['pid']}, up {span(facts['uptime'])}, version {facts['version']}, {facts['socket']}"
-    return Text(clean(text), "dim", overflow="fold")
+    http = facts.get("http")
+    return Text(clean(f"{text}, {http['url']}" if http else text), "dim", overflow="fold")
 
 
 def _sums(document: Record) -> Text:

@@ -1,6 +1,5 @@
 """The application behind the port: every opening guarded, every error answered in its door's shape."""
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
@@ -14,14 +13,10 @@ from starlette.websockets import WebSocket
 
 from doors.http.gate import Gate, refuse_socket
 from doors.http.openings import Opening
-from doors.http.refusals import Refusal, render_error
+from doors.http.refusals import Refusal, render_error, told
 from doors.http.services import Services, identity_of
-from doors.texts import single_cause
-from errors import InternalError, PoolError
 
 __all__ = ["build_app"]
-
-_logger = logging.getLogger("pool.http")
 
 
 def build_app(services: Services, openings: Sequence[Opening]) -> ASGIApp:
@@ -43,7 +38,7 @@ def _endpoint(opening: Opening) -> Callable[[Request], Awaitable[Response]]:
                 identity_of(request).need(opening.scope)
             answer: Response = await opening.endpoint(request)
         except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
-            return opening.render(_told(exc, request.url.path))
+            return opening.render(told(exc, request.url.path))
         return answer
 
     return endpoint
@@ -60,15 +55,6 @@ def _socket_endpoint(opening: Opening) -> Callable[[WebSocket], Awaitable[None]]
         await opening.endpoint(websocket)
 
     return endpoint
-
-
-def _told(error: Exception, path: str) -> PoolError:
-    """The error to answer with; a defect behind the door is logged."""
-    cause = single_cause(error)
-    if isinstance(cause, PoolError):
-        return cause
-    _logger.error("%s failed", path, exc_info=error)
-    return InternalError(f"the supervisor failed to answer {path}: {type(cause).__name__}: {cause}")
 
 
 async def _unknown(request: Request, error: Exception) -> Response:

@@ -1,19 +1,28 @@
-"""``POST /api/{method}``: any method of the control socket, its parameters as a JSON object, its result as JSON."""
+"""``POST /api/{method}``: any method of the control socket, its parameters as a JSON object, its result as JSON.
+
+With ``Accept: text/event-stream`` what the method pushes while it runs comes too, as server-sent events by its name;
+the last one is ``result``, or ``error`` with what else would be the body of an answer.
+"""
 
 import uuid
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
+import trio
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from doors.http import scopes
+from doors.http.access import Identity
 from doors.http.bodies import read_body
 from doors.http.caller import HttpCaller
 from doors.http.openings import Opening
-from doors.http.refusals import Refusal, json_response
-from doors.http.scopes import Scope
+from doors.http.refusals import Refusal, json_response, render_error, told
 from doors.http.services import Services, identity_of
+from doors.http.sse import STREAM_HEADERS, STREAM_TYPE, event_message
+from doors.http.watching import until_gone
 from errors import PoolClosed, UsageError
 
 __all__ = ["routes"]
@@ -25,25 +34,23 @@ _ON_A_CONNECTION = frozenset({"subscribe", "unsubscribe", "acquire", "release"})
 def routes(services: Services) -> Sequence[Opening]:
     """The one opening."""
 
-    async def call(request: Request) -> Response:
+    async def call(request: Request) -> Any:
         return await _call(request, services)
 
-    return [Opening("/api/{method}", call, Scope.READ, ("POST",))]
+    return [Opening("/api/{method}", call, scopes.Scope.READ, ("POST",))]
 
 
-async def _call(request: Request, services: Services) -> Response:
+async def _call(request: Request, services: Services) -> Any:
     identity = identity_of(request)
     method = str(request.path_params["method"])
     if method in _ON_A_CONNECTION:
         raise UsageError(f"{method} needs a connection that stays; over HTTP, GET /events follows events")
     identity.check(method)
     params = await _params(request, services)
-    result = None
-    with services.closing.scope() as scope:
-        result = await services.call(method, params, HttpCaller(identity, uuid.uuid4().hex))
-    if scope.cancelled_caught:
-        raise PoolClosed("the supervisor closed before the request had ended", cut_short=True)
-    return json_response(result)
+    if STREAM_TYPE in request.headers.get("accept", ""):
+        return _Followed(services, identity, method, params)
+    caller = HttpCaller(identity, uuid.uuid4().hex)
+    return json_response(await _run(services, method, params, caller, request.receive))
 
 
 async def _params(request: Request, services: Services) -> msgspec.Raw:
@@ -53,3 +60,46 @@ async def _params(request: Request, services: Services) -> msgspec.Raw:
         text = "the body must be a JSON object, sent with content-type: application/json"
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     return msgspec.Raw(body or b"{}")
+
+
+async def _run(services: Services, method: str, params: msgspec.Raw, caller: HttpCaller, receive: Receive) -> Any:
+    """Run it until the server ends, or the peer leaves. A run that it has begun goes on without it."""
+    result = None
+    with services.closing.scope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
+            result = await services.call(method, params, caller)
+            nursery.cancel_scope.cancel()
+    if scope.cancelled_caught:
+        raise PoolClosed("the supervisor closed before the request had ended", cut_short=True)
+    return result
+
+
+async def _cancel_when_gone(receive: Receive, scope: trio.CancelScope) -> None:
+    await until_gone(receive)
+    scope.cancel()
+
+
+class _Followed:
+    """An answer with the pushes of a method before its result."""
+
+    def __init__(self, services: Services, identity: Identity, method: str, params: msgspec.Raw) -> None:
+        self._services = services
+        self._method = method
+        self._params = params
+        self._caller = HttpCaller(identity, uuid.uuid4().hex, take=self._take)
+        self._send: Send
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the method and tell what comes of it."""
+        self._send = send
+        await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+        try:
+            result = await _run(self._services, self._method, self._params, self._caller, receive)
+            last = event_message("result", msgspec.json.encode(result))
+        except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
+            last = event_message("error", bytes(render_error(told(exc, self._method)).body))
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _take(self, event: str, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": event_message(event, data), "more_body": True})

@@ -8,7 +8,6 @@ or ``behind`` where the reader was too slow. Both, too, have an id to go on from
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ from doors.http.caller import HttpCaller
 from doors.http.openings import Opening
 from doors.http.refusals import render_error
 from doors.http.services import Services, identity_of
-from doors.http.sse import batch_message, event_messages, message, read_events
+from doors.http.sse import STREAM_HEADERS, STREAM_TYPE, batch_message, event_messages, message
 from doors.http.watching import until_gone
 from errors import PoolError, UsageError
 
@@ -34,7 +33,6 @@ _QUERY = ("session", *_LISTS, "since", "batch")
 _SEQ = re.compile(r"\d{1,15}", re.ASCII)
 _QUIET_SECONDS = 15.0
 """After so long without an event a comment is sent: proxies keep the connection, a peer that has gone is noticed."""
-_HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 
 
 def routes(services: Services) -> Sequence[Opening]:
@@ -43,7 +41,7 @@ def routes(services: Services) -> Sequence[Opening]:
     async def events(request: Request) -> Any:
         wish = read_wish(request)
         if request.method == "HEAD":
-            return Response(headers=_HEADERS)
+            return Response(media_type=STREAM_TYPE)
         return EventStream(services, identity_of(request), wish, is_batched=request.query_params.get("batch") == "true")
 
     return [Opening("/events", events, scopes.Scope.READ)]
@@ -116,8 +114,7 @@ class EventStream:
             self._services.figures.streams -= 1
 
     async def _stream(self, begun: dict[str, Any], receive: Receive) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-        await self._send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": headers})
+        await self._send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
         place = self._wish.get("since", begun["head"])
         facts = {"head": begun["head"], "complete": begun["complete"]}
         await self._send_body(b"retry: 2000\n" + message("open", min(place, begun["head"]), facts))
@@ -155,7 +152,7 @@ class EventStream:
             return
         self._is_sending = True
         try:
-            await self._send_body(self._encode(read_events(data)))
+            await self._send_body(self._encode(data))
         finally:
             self._is_sending = False
         if self._services.closing.has_begun:

@@ -3,6 +3,7 @@
 ``{"error": {"code", "message", "details"?}}`` with the code of ``errors``; ``Retry-After`` where the pool can tell.
 """
 
+import logging
 import math
 from collections.abc import Callable
 from http import HTTPStatus
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from doors.texts import single_cause
 from errors import (
     AcquireTimeout,
     Conflict,
@@ -27,8 +29,9 @@ from errors import (
     WorkerError,
 )
 
-__all__ = ["Refusal", "Render", "code_of", "headers_of", "json_response", "render_error", "status_of"]
+__all__ = ["Refusal", "Render", "code_of", "headers_of", "json_response", "render_error", "status_of", "told"]
 
+_logger = logging.getLogger("pool.http")
 _STATUS: tuple[tuple[type[PoolError], HTTPStatus], ...] = (
     (UsageError, HTTPStatus.BAD_REQUEST),
     (Conflict, HTTPStatus.CONFLICT),
@@ -92,3 +95,12 @@ def json_response(content: Any, error: PoolError | None = None) -> Response:
     if error is None:
         return Response(body, media_type="application/json")
     return Response(body, status_of(error), headers_of(error), media_type="application/json")
+
+
+def told(error: Exception, what: str) -> PoolError:
+    """The error to answer with; a defect behind the door is logged."""
+    cause = single_cause(error)
+    if isinstance(cause, PoolError):
+        return cause
+    _logger.error("%s failed", what, exc_info=error)
+    return InternalError(f"the supervisor failed to answer {what}: {type(cause).__name__}: {cause}")

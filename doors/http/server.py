@@ -19,7 +19,7 @@ from doors.http.protocol import ServerContext
 from doors.http.routes import openings
 from doors.http.services import MethodsPort, Services
 from doors.http.settings import HttpSettings
-from doors.http.tokens import load_grants, place_of_token
+from doors.http.tokens import Grant, load_grants, place_of_token
 
 __all__ = ["HttpServer"]
 
@@ -36,15 +36,22 @@ class HttpServer:
     """Serves ``methods`` where ``settings.bind`` says."""
 
     def __init__(
-        self, methods: MethodsPort, settings: HttpSettings, data_dir: Path, env: Mapping[str, str] = os.environ
+        self,
+        methods: MethodsPort,
+        settings: HttpSettings,
+        data_dir: Path,
+        *,
+        hide: Callable[[list[str]], None],
+        env: Mapping[str, str] = os.environ,
     ) -> None:
-        """Raises UsageError for tokens that cannot be used."""
+        """``hide`` is given every token, to be shown in no log. Raises UsageError for tokens that cannot be used."""
         self._data_dir = data_dir
+        self._hide = hide
         self._env = env
         self._crowd: Crowd[HttpConnection] = Crowd()
         self._connections: trio.Nursery
         self._place = place_of_token(settings, env, data_dir)
-        self.services = Services(methods, settings, Access(load_grants(settings, env, data_dir)))
+        self.services = Services(methods, settings, Access(self._load_grants(settings)))
         self._context = ServerContext(build_app(self.services, openings(self.services)), settings)
         self.url = ""
         """Where it can be reached, once it serves."""
@@ -58,7 +65,7 @@ class HttpServer:
 
         Connections that are open keep their limits; those whose token holds no more are cut.
         """
-        grants = load_grants(settings, self._env, self._data_dir)
+        grants = self._load_grants(settings)
 
         def commit() -> None:
             self._place = place_of_token(settings, self._env, self._data_dir)
@@ -70,6 +77,11 @@ class HttpServer:
                     connection.cut()
 
         return commit
+
+    def _load_grants(self, settings: HttpSettings) -> list[Grant]:
+        grants = load_grants(settings, self._env, self._data_dir)
+        self._hide([grant.token for grant in grants])
+        return grants
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

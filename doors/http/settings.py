@@ -1,12 +1,13 @@
 """What can be set about the HTTP door; the ``[http]`` table of the settings file."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
 
 from wire.units import ByteCount, Seconds
 
-__all__ = ["HttpSettings", "HttpToken"]
+__all__ = ["HttpSettings", "HttpToken", "with_token_files"]
 
 
 class HttpToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,3 +60,16 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long the last words may take when the supervisor ends."""
     rate: int = 1000
     """Requests a second of one token, or of one address without any; a burst may have twice as many."""
+
+
+def with_token_files(settings: HttpSettings, place: Callable[[str], str]) -> HttpSettings:
+    """The same with every token file where ``place`` has it: a name in the settings is one beside their file."""
+
+    def placed(token: HttpToken) -> HttpToken:
+        return msgspec.structs.replace(token, token_file=place(token.token_file)) if token.token_file else token
+
+    return msgspec.structs.replace(
+        settings,
+        token_file=place(settings.token_file) if settings.token_file else "",
+        tokens={name: placed(token) for name, token in settings.tokens.items()},
+    )

@@ -1,7 +1,6 @@
 """Where tokens come from: settings, environment, files; one is made where none is set."""
 
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,17 @@ from doors.http.scopes import Scope
 from doors.http.settings import HttpSettings
 from errors import UsageError
 
-__all__ = ["TOKEN_FILE", "TOKEN_VARIABLE", "Grant", "TokenPlace", "load_grants", "place_of_token"]
+__all__ = [
+    "FIRST",
+    "TOKEN_FILE",
+    "TOKEN_VARIABLE",
+    "Grant",
+    "TokenPlace",
+    "load_grants",
+    "place_of_token",
+    "read_token",
+    "token_problem",
+]
 
 TOKEN_FILE = "http-token"  # noqa: S105  # a file's name
 TOKEN_VARIABLE = "POOL_HTTP_TOKEN"  # noqa: S105  # a variable's name
@@ -53,13 +62,12 @@ def place_of_token(settings: HttpSettings, env: Mapping[str, str], data_dir: Pat
 def load_grants(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> list[Grant]:
     """Every token with what it may do, the first one first; it is made (32 bytes, mode 0600) where none is set.
 
-    Raises UsageError for one that is too short, twice there, or lies in a file that others may read.
+    The settings have been checked. Raises UsageError for one in the environment or in a file that is no token, for a
+    file that cannot be read, or can be by others too, and where two are the same.
     """
     grants = [Grant(FIRST, _first(settings, env, data_dir), Scope.ADMIN, approvals=True)]
     for name, each in settings.tokens.items():
-        if bool(each.token) == bool(each.token_file):
-            raise UsageError(f"http.tokens.{name} needs either token or token_file")
-        token = _checked(each.token, f"http.tokens.{name}.token") if each.token else _read(Path(each.token_file))
+        token = each.token or read_token(Path(each.token_file))
         scope = Scope[each.scope.upper()]
         grants.append(Grant(name, token, scope, each.approvals or scope is Scope.ADMIN))
     if len({grant.token for grant in grants}) < len(grants):
@@ -73,13 +81,15 @@ def _first(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> st
         return _checked(env.get(TOKEN_VARIABLE) or settings.token, place.words)
     if place.is_made:
         _make(place.file)
-    return _read(place.file)
+    return read_token(place.file)
 
 
 def _make(path: Path) -> None:
     """Write a new token unless there is a file already; nobody ever sees half of one."""
     if path.exists():
         return
+    import secrets  # noqa: PLC0415  # commands that only look at the settings need not pay for it
+
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
@@ -87,7 +97,8 @@ def _make(path: Path) -> None:
     fresh.replace(path)
 
 
-def _read(path: Path) -> str:
+def read_token(path: Path) -> str:
+    """The token in a file. Raises UsageError where it is none, or others may read or change it."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -100,9 +111,16 @@ def _read(path: Path) -> str:
 
 
 def _checked(token: str, where: str) -> str:
-    """A token can be sent in a header, and cannot be guessed by trying."""
-    if len(token) < _LEAST_CHARS:
-        raise UsageError(f"{where} is too short: a token has {_LEAST_CHARS} characters or more")
-    if len(token) > _MOST_BYTES or not (token.isascii() and token.isprintable()) or " " in token:
-        raise UsageError(f"{where} is no token: it has visible ASCII characters without spaces, at most {_MOST_BYTES}")
+    problem = token_problem(token)
+    if problem is not None:
+        raise UsageError(f"{where} {problem}")
     return token
+
+
+def token_problem(token: str) -> str | None:
+    """Why a text is no token: it could not be sent in a header, or could be guessed by trying. None = it is one."""
+    if len(token) < _LEAST_CHARS:
+        return f"is too short: a token has {_LEAST_CHARS} characters or more"
+    if len(token) > _MOST_BYTES or not (token.isascii() and token.isprintable()) or " " in token:
+        return f"is no token: it has visible ASCII characters without spaces, at most {_MOST_BYTES}"
+    return None

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.doctor import AgentFacts, Check, Facts, Verdict, examine
+from doors.doctor import AgentFacts, Check, Facts, HttpFacts, Verdict, examine
 from doors.facts import gather_facts
+from doors.http.settings import HttpSettings
 from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings
 from settings import Settings
@@ -30,6 +31,14 @@ HEALTHY = Facts(
     data_dir="/data",
     data_dir_problem=None,
     socket="/run/pool.sock",
+)
+HTTP = HttpFacts(
+    url="http://127.0.0.1:8765",
+    token="/data/http-token",
+    is_local=True,
+    is_token_made=True,
+    token_problem=None,
+    max_connections=512,
 )
 PI = AgentFacts("pi", "pi", "pi", "/usr/bin/pi")
 
@@ -97,7 +106,9 @@ def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    facts = gather_facts(PoolSettings(max=3), profiles, data_dir=tmp_path / "a" / "b", socket=Path("/s"))
+    facts = gather_facts(
+        PoolSettings(max=3), profiles, HttpSettings(), data_dir=tmp_path / "a" / "b", socket=Path("/s")
+    )
     agents = {agent.name: agent for agent in facts.agents}
     assert agents["main"].path == sys.executable
     assert agents["pi"].path is None
@@ -111,5 +122,53 @@ def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
 
 def test_a_data_directory_that_cannot_be_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    facts = gather_facts(PoolSettings(), ProfilesSettings(), data_dir=tmp_path / "file" / "d", socket=Path("/s"))
+    facts = gather_facts(
+        PoolSettings(), ProfilesSettings(), HttpSettings(), data_dir=tmp_path / "file" / "d", socket=Path("/s")
+    )
     assert facts.data_dir_problem == f"{tmp_path}/file is no directory"
+
+
+def http(**changes: Any) -> HttpFacts:
+    return msgspec.structs.replace(HTTP, **changes)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "facts", "words"),
+    [
+        (Verdict.OK, None, "off"),
+        (Verdict.OK, HTTP, "http://127.0.0.1:8765, token: /data/http-token"),
+        (Verdict.MISSING, http(token_problem="others may use the token file"), "others may use"),
+        (Verdict.MISSING, http(is_local=False), "/data/http-token"),
+        (Verdict.WARNING, http(is_local=False, is_token_made=False), "http://127.0.0.1:8765"),
+    ],
+)
+def test_the_http_door_is_told_with_its_address_and_where_its_token_is(
+    verdict: Verdict, facts: HttpFacts | None, words: str
+) -> None:
+    check = checks(http=facts)["http"]
+    assert check.verdict is verdict
+    assert words in check.found
+    assert bool(check.fix) == (verdict is not Verdict.OK)
+
+
+def test_the_connections_of_the_http_door_count_as_open_files() -> None:
+    assert checks(open_files=1300)["open files"].verdict is Verdict.OK
+    assert checks(open_files=1300, http=HTTP)["open files"].verdict is Verdict.MISSING
+
+
+def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> None:
+    def found(**settings: Any) -> HttpFacts | None:
+        return gather_facts(
+            PoolSettings(), ProfilesSettings(), HttpSettings(**settings), data_dir=tmp_path, socket=Path("/s")
+        ).http
+
+    assert found() is None
+    made = found(bind="127.0.0.1:8765")
+    assert made == http(token=str(tmp_path / "http-token"))
+    open_to_all = tmp_path / "token"
+    open_to_all.write_text("0123456789abcdef")
+    open_to_all.chmod(0o644)
+    shared = found(bind="[::]:0", token_file=str(open_to_all))
+    assert shared is not None
+    assert (shared.is_local, shared.is_token_made) == (False, False)
+    assert "chmod 600" in str(shared.token_problem)
