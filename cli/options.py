@@ -20,6 +20,7 @@ __all__ = [
     "as_seconds",
     "config_option",
     "confirm",
+    "find_socket",
     "given_command",
     "given_place",
     "json_option",
@@ -108,7 +109,8 @@ def load(config: str | None, data_dir: str | None, **limits: int | None) -> "Set
     return load_settings(find_settings_file(config, os.environ, Path.cwd()), data_dir=data_dir, **limits)
 
 
-def _find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
+def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
+    """Where the supervisor listens, as far as can be told before anybody is asked."""
     from doors.lock import find_supervisor
     from doors.paths import resolve_socket
 
@@ -127,7 +129,7 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
     def connected(socket: str | None, config: str | None, data_dir: str | None, **rest: Any) -> None:
         from doors.control_client import ControlClient
 
-        with ControlClient(_find_socket(socket, config, data_dir)) as client:
+        with ControlClient(find_socket(socket, config, data_dir)) as client:
             command(client, **rest)
 
     return connected

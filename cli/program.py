@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli import config, conversations, events, machine, sessions, supervisor, views
+from cli import attach, config, conversations, events, machine, sessions, supervisor, views
 from errors import PoolError
 
 __all__ = ["main"]
@@ -30,6 +30,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
         conversations.approve,
         conversations.deny,
         conversations.delegate,
+        attach.attach,
         sessions.sessions,
     ),
     "What is going on": (

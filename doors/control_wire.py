@@ -17,7 +17,7 @@ from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import EMPTY, Message, Request
 
-__all__ = ["Address", "Arrived", "ControlWire", "NoSupervisor", "PushData", "Pushed"]
+__all__ = ["Address", "Arrived", "ControlWire", "NoSupervisor", "PushData", "Pushed", "connect"]
 
 _CONNECT_SECONDS = 5
 _CHUNK_BYTES = 256 * 1024
@@ -68,7 +68,7 @@ class ControlWire:
     def __init__(self, path: Path) -> None:
         """Raises NoSupervisor when nobody listens."""
         self.path = path
-        self._socket = _connect(path)
+        self._socket = connect(path)
         self._framer = LineFramer()
         self._arrived: dict[Address, Arrived] = {}
         self._unclaimed: list[Pushed] | None = None
@@ -179,7 +179,8 @@ def _decode(line: bytes) -> Message | Pushed:
         raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
 
 
-def _connect(path: Path) -> socket.socket:
+def connect(path: Path) -> socket.socket:
+    """A connected socket that blocks. Raises NoSupervisor."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # a blocking connect waits for its turn at a busy supervisor, but not for ever at a stopped one
     _limit_sends(connection, _CONNECT_SECONDS)

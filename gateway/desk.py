@@ -103,6 +103,7 @@ class Desk:
             request.role,
             model=entry.model if entry else None,
             thinking=entry.thinking if entry else None,
+            session=request.session,
         )
 
     async def mark_started(self, runs: list[Run], turn: Turn, worker: str) -> None:

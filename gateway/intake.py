@@ -27,6 +27,7 @@ from gateway.settings import GatewaySettings, QueueMode
 from router.keys import check_session_key
 from router.route import RouteDecision, route
 from router.source import MessageSource
+from rpc.raw import RawRequest
 from store.records import RunKey
 
 __all__ = ["Address", "Intake", "Lineage"]
@@ -125,6 +126,30 @@ class Intake:
             self._ledger.announce(run)
             self._start_soon(self._conductor.run_on, hold.lease, run)
         await self._ledger.settled(run)
+        return run
+
+    def accept_raw(self, session: str, text: str, principal: str, raw: RawRequest) -> Run:
+        """The run of a prompt that a front end of the session has written itself: a turn of its own, without a limit.
+
+        ``text`` is what is known of it elsewhere. It is durable before it reaches the worker, as every run is. Raises
+        PoolSaturated, PoolClosed.
+        """
+        self._check_open()
+        entry = self._sessions.get(session)
+        request = RunRequest(
+            principal=principal,
+            session=session,
+            run_id=uuid.uuid4().hex,
+            text=text,
+            agent=entry.agent if entry else self._shelf.parts.router.default_agent,
+            role=entry.role if entry else "default",
+            timeout=0.0,
+            mode=QueueMode.FOLLOWUP,
+            attached=True,
+        )
+        run, _ = self._ledger.accept(request, _body(request, text))
+        run.raw = raw
+        self._place(run)
         return run
 
     def _check_open(self) -> None:

@@ -181,6 +181,9 @@ class Ledger:
             text = f"run {run.request.run_id} was accepted by another version and cannot be read; send it again"
             self._end_now(run, InternalError(text, session=run.request.session))
             return None
+        if request.attached:  # whoever said it has left with the supervisor
+            self._end_now(run, interrupted(request))
+            return None
         return run
 
     def _end_now(self, run: Run, error: PoolError) -> None:

@@ -31,6 +31,7 @@ class ProfileShelf:
         self._hooks = hooks
         self._data_dir = data_dir
         self._shelf: dict[tuple[str, str], CapabilityProfile] = {}
+        self._lent: dict[str, CapabilityProfile] = {}
 
     @property
     def parts(self) -> AgentParts:
@@ -51,14 +52,33 @@ class ProfileShelf:
         """Seconds that a run of this agent may take; 0 = no limit."""
         return float(self._parts.profiles.timeout_of(agent) or 0)  # msgspec encodes no subclass of float
 
+    def lend(self, session: str, profile: CapabilityProfile | None) -> None:
+        """Have all who work for the session use this profile; None = that of its agent and role again."""
+        if profile is None:
+            self._lent.pop(session, None)
+        else:
+            self._lent[session] = profile
+
+    def lent(self, session: str) -> CapabilityProfile | None:
+        """What ``lend`` was given."""
+        return self._lent.get(session)
+
     async def get(
-        self, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
+        self,
+        agent: str,
+        role: str,
+        *,
+        model: str | None = None,
+        thinking: str | None = None,
+        session: str | None = None,
     ) -> CapabilityProfile:
         """The profile, with a session's own model (``provider/model`` or ``model``) and thinking level.
 
+        ``session``: whose it is to be, which may have been lent another.
+
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
-        profile = self._shelf.get((agent, role)) or await self._make(agent, role)
+        profile = self._lent.get(session or "") or self._shelf.get((agent, role)) or await self._make(agent, role)
         if model is None and thinking is None:
             return profile
         provider, slash, name = (model or "").partition("/")
@@ -68,7 +88,7 @@ class ProfileShelf:
 
     async def of(self, entry: SessionEntry) -> CapabilityProfile:
         """The same for a session as it is set now."""
-        return await self.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking)
+        return await self.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking, session=entry.key)
 
     async def _make(self, agent: str, role: str) -> CapabilityProfile:
         while True:

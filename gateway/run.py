@@ -13,6 +13,7 @@ from gateway.media import Media
 from gateway.replies import Blocks
 from gateway.settings import QueueMode
 from router.source import MessageSource
+from rpc.raw import RawRequest
 from store.records import RunKey
 from wire.messages import ErrorBody, ImageContent, TokenUsage
 
@@ -49,11 +50,13 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_tools: list[ClientTool] = []
     tool_results: list[ToolResult] = []
     from_session: str | None = None
+    attached: bool = False
+    """Its front end speaks with the worker in the words of the worker's own program: without it there is no run."""
 
     @property
     def is_plain(self) -> bool:
         """Whether its text is all there is of it: then it can be merged with others, or steered into a turn."""
-        return not (self.images or self.client_tools or self.tool_results or self.from_session)
+        return not (self.images or self.client_tools or self.tool_results or self.from_session or self.attached)
 
     @property
     def key(self) -> RunKey:
@@ -113,6 +116,8 @@ class Run:
         self.accepted_at = accepted_at
         self.accepted_seq = 0
         self.started_at: float | None = None
+        self.raw: RawRequest | None = None
+        """The prompt as its front end has written it, which is what the worker is sent then."""
         self.deadline = math.inf
         """On the event loop's clock; see ``begin_time``."""
         self.outcome: RunOutcome | None = None

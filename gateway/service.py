@@ -11,6 +11,7 @@ import trio
 
 from errors import UsageError
 from gateway.answers import Answers
+from gateway.attachments.desk import Attachments
 from gateway.command_desk import CommandDesk
 from gateway.conductor import Conductor
 from gateway.decisions import Decisions
@@ -110,6 +111,15 @@ class Gateway:
             start_soon=nursery.start_soon,
         )
         self.holds = Holds(pool=pool, conductor=self.conductor, sessions=self.sessions, shelf=self.shelf)
+        self.attachments = Attachments(
+            pool=pool,
+            sessions=self.sessions,
+            session_desk=self.session_desk,
+            shelf=self.shelf,
+            conductor=self.conductor,
+            intake=self.intake,
+            start_soon=nursery.start_soon,
+        )
         self.delegation = Delegation(
             settings,
             intake=self.intake,

@@ -227,15 +227,24 @@ class Turn:
             self._prompt_ended = trio.Event()
 
     async def _listen(self, lease: Lease) -> None:
-        turns, events = self._desk.history_turns(self), self._desk.pending(self)
-        self.shown = [event.id for event in events]
-        stream = lease.prompt(prompt_params(with_events(events, self.text), [run.request for run in self.runs], turns))
+        stream = self._raw_prompt(lease) or self._own_prompt(lease)
         self._is_prompting = True
         try:
             await self._read(lease, stream)
         finally:
             with trio.CancelScope(shield=True):  # bounded by the abort grace
                 await stream.aclose()
+
+    def _raw_prompt(self, lease: Lease) -> PromptStream | None:
+        """What a front end has written itself reaches the worker as it is."""
+        raw = self.leader.raw
+        return None if raw is None else lease.prompt(self.text, raw=raw)
+
+    def _own_prompt(self, lease: Lease) -> PromptStream:
+        turns, events = self._desk.history_turns(self), self._desk.pending(self)
+        self.shown = [event.id for event in events]
+        text = with_events(events, self.text)
+        return lease.prompt(prompt_params(text, [run.request for run in self.runs], turns))
 
     async def _read(self, lease: Lease, stream: PromptStream) -> None:
         is_first = True

@@ -11,9 +11,11 @@ from pool.actions import Grant
 from pool.stimuli import Hold
 from pool.worker import PoolWorker
 from profiles import MatchLevel
+from rpc.exchange import Exchange
 from rpc.pending import own_error
+from rpc.raw import RawRequest
 from rpc.turn import Turn, open_turn
-from wire.messages import Message, PromptParams, PromptResult
+from wire.messages import Message, PromptParams, PromptResult, Ready, StateResult
 
 Cause = Callable[[], PoolError | None]
 
@@ -34,8 +36,10 @@ class PromptStream:
         limit: float | None,
         cause: Cause,
         on_ended: "Callable[[PromptStream], None]",
+        *,
+        raw: RawRequest | None = None,
     ) -> None:
-        self._turn: Turn = open_turn(worker.client, params, timeout=limit)
+        self._turn: Turn = open_turn(worker.client, params, timeout=limit, raw=raw)
         self._cause = cause
         self._on_ended = on_ended
         self._batch: list[Message] = []
@@ -178,14 +182,18 @@ class Lease:
         """Whether the running turn waits for an approval or for the answer to a dialog."""
         return self._worker.client.awaits_person
 
-    def prompt(self, text: str | PromptParams, *, timeout: float | None = None) -> PromptStream:
+    def prompt(
+        self, text: str | PromptParams, *, timeout: float | None = None, raw: RawRequest | None = None
+    ) -> PromptStream:
         """Run one turn: iterate the stream for its events. ``timeout`` in seconds ends it by an abort.
+
+        ``raw``: the prompt as a front end has written it, which is sent instead.
 
         Raises, from the iteration: WorkerRefused (``busy``: a turn of this session is running), WorkerExited,
         RequestTimeout, ProtocolViolation.
         """
         params = PromptParams(text) if isinstance(text, str) else text
-        stream = PromptStream(self._worker, params, timeout, self._cause, self._note_end)
+        stream = PromptStream(self._worker, params, timeout, self._cause, self._note_end, raw=raw)
         self._streams.append(stream)
         return stream
 
@@ -204,6 +212,39 @@ class Lease:
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> msgspec.Raw:
         """Any other request of the native vocabulary, undecoded. Raises WorkerError, UsageError."""
         return await self._worker.client.request(method, params or {})
+
+    async def wait_room(self) -> None:
+        """Wait until the worker reads on; no checkpoint when it has read."""
+        await self._worker.client.wait_room("a request of a front end")
+
+    def forward(self, method: str, raw: RawRequest, on_settled: Callable[[], None]) -> Exchange:
+        """Pass on a request as a front end has written it; ``method`` names it in messages.
+
+        Raises UsageError for what the worker's dialect does not pass on, and the error that ended the worker.
+        """
+        return self._worker.client.submit(method, raw=raw, on_settled=on_settled)
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a prompt now would be one beside the run that is on; see ``rpc.dialect.Dialect``."""
+        return self._worker.client.is_streaming
+
+    @property
+    def ready(self) -> Ready | None:
+        """What the worker's program said when it became ready."""
+        return self._worker.client.ready
+
+    async def state(self) -> StateResult:
+        """What the worker is doing, for which conversation. Raises WorkerError."""
+        return await self._worker.client.request_as(StateResult, "get_state", {})
+
+    async def prepare_resume(self, transcript: str) -> bool:
+        """See ``PoolWorker.prepare_resume``."""
+        return await self._worker.prepare_resume(transcript)
+
+    async def wait_ended(self) -> PoolError:
+        """Wait until the worker answers no more; why."""
+        return await self._worker.client.wait_ended()
 
     def _note_end(self, stream: PromptStream) -> None:
         """Keep of a turn what counts later, not its events and result: a lease may be held for thousands of turns."""

@@ -1,7 +1,7 @@
 """One worker's life: start, wait until ready, watch its health, end it when told or when it ends by itself."""
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Any, assert_never
 
 import trio
 
@@ -76,11 +76,24 @@ class WorkerLife:
         self._settings = settings
         self.health.reconfigure(settings)
 
+    def has_conversation_of(self, session: str) -> bool:
+        """Whether the conversation that it was given last is this session's."""
+        return self.conversation is not None and self.conversation.session == session
+
     def contamination(self) -> tuple[int, list[bytes]]:
         """How many lines it printed that were no message, and the last few of them."""
         if self._worker is None:
             return 0, []
         return self._worker.client.statistics().contaminated, self._worker.client.contamination()
+
+    def tell_contamination(self, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        """What it printed that was no message belongs into the log: it is the first thing to look at."""
+        lines, samples = self.contamination()
+        if lines:
+            last = samples[-1].decode(errors="replace") if samples else None
+            tell("worker_contaminated", {"worker": self.id, "lines": lines, "last": last})
+        if self.ends_dropped:
+            tell("exec_exits_dropped", {"worker": self.id, "dropped": self.ends_dropped})
 
     def request_stop(self, reason: StopReason, *, force: bool) -> None:
         """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""

@@ -65,6 +65,7 @@ class PoolMachine:
             stimuli.WorkerExited: self._worker_exited,
             stimuli.StopWorker: self._stop_worker,
             stimuli.RecycleWorker: self._recycle_worker,
+            stimuli.Altered: self._altered,
             stimuli.Prewarmed: self._prewarmed,
             stimuli.ProfilesChanged: self._profiles_changed,
             stimuli.Tick: self._tick,
@@ -282,6 +283,14 @@ class PoolMachine:
 
     def _recycle_worker(self, recycle: stimuli.RecycleWorker) -> None:
         self._fleet.condemn(self._live_worker(recycle.worker), "recycle")
+
+    def _altered(self, altered: stimuli.Altered) -> None:
+        worker = self._worker(altered.worker)
+        if worker is not None and not worker.altered:
+            worker.altered = True
+            if worker in self._state.index:  # where it stands among those that match others
+                self._state.index.discard(worker)
+                self._state.index.add(worker)
 
     def _prewarmed(self, prewarmed: stimuli.Prewarmed) -> None:
         self._upkeep.set_targets(prewarmed.targets)

@@ -169,6 +169,7 @@ class Worker:
 
     __slots__ = (
         "age_timer",
+        "altered",
         "background",
         "closing",
         "covers",
@@ -208,6 +209,8 @@ class Worker:
         self.preparation: Preparation | None = None
         self.soft: SoftArgs | None = kind.profile.soft
         """Soft arguments in force; None = unknown after a failed Reconcile."""
+        self.altered = False
+        """Whether something else of it was changed than soft arguments, which nobody can undo."""
         self.ordinary = 0
         """Holds and preparations that may not use the reserve."""
         self.background = 0
@@ -249,6 +252,8 @@ class Worker:
     @property
     def drifted(self) -> bool:
         """Whether a default it was started with was changed, which no reset restores: no other session may use it."""
+        if self.altered:
+            return True
         return self.soft is not self.kind.profile.soft and not reachable(self.soft, self.kind.profile.soft)
 
     def serves(self, wanted: Kind) -> bool:

@@ -51,6 +51,8 @@ def _explanation(worker: Worker, session: Session | None, wanted: CapabilityProf
     soft = have.soft if worker.soft is None or not (own or worker.drifted) else worker.soft
     level = match(have, soft, wanted)
     difference = first_difference(have, wanted, soft)
+    if worker.altered and not own:
+        level, difference = MatchLevel.NONE, "run-time settings: a front end of its session has changed them"
     return WorkerExplanation(
         worker=worker.id,
         level=(MatchLevel.BOUND if own and level is not MatchLevel.NONE else level).label,

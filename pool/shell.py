@@ -11,13 +11,15 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self, assert_never
+from typing import Self, assert_never
 
 import trio
 
 from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
 from pool.actions import Action, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stop
+from pool.attendance import Attendance, SessionPort
+from pool.edges import EventSink, ignore_event, is_callers_own
 from pool.execs import Conversation, ExecDesk, ExecNews
 from pool.lease import Lease
 from pool.life import WorkerLife
@@ -28,21 +30,11 @@ from pool.snapshot import WorkerExplanation
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import FailureKind, Stimulus
 from pool.tickets import Tickets
-from pool.worker import WorkerLauncher, put_conversation, reconcile
+from pool.worker import WorkerLauncher, put_conversation
 from profiles import CapabilityProfile
+from wire.messages import SessionResult
 
 __all__ = ["Pool"]
-
-EventSink = Callable[[str, dict[str, Any]], None]
-
-
-def _ignore_event(event: str, data: dict[str, Any]) -> None:
-    """The sink of a pool that nobody listens to."""
-
-
-def _is_callers_own(error: BaseException | None) -> bool:
-    """Whether an error comes from inside the pool's block; a cancellation may be our nursery's, which must see it."""
-    return isinstance(error, Exception) or not isinstance(error, trio.Cancelled | BaseExceptionGroup | None)
 
 
 class Pool:
@@ -64,7 +56,7 @@ class Pool:
         settings: PoolSettings | None = None,
         *,
         launcher: WorkerLauncher,
-        on_event: EventSink = _ignore_event,
+        on_event: EventSink = ignore_event,
         rng: random.Random | None = None,
         memory_bytes: int | None = None,
     ) -> None:
@@ -78,6 +70,7 @@ class Pool:
         self._lives: dict[str, WorkerLife] = {}
         self._tickets = Tickets()
         self._execs = ExecDesk(self.session_of, self.transcript_of)
+        self._attendance = Attendance()
         self._latencies = LatencyRecorder()
         self._request_ids = itertools.count(1)
         self._wake_timer = trio.Event()
@@ -98,7 +91,7 @@ class Pool:
         with trio.CancelScope(shield=True):
             await self._close()
         self._nursery.cancel_scope.cancel()
-        if _is_callers_own(error):  # it leaves as it is, not wrapped in a group
+        if is_callers_own(error):  # it leaves as it is, not wrapped in a group
             await self._stack.__aexit__(None, None, None)
             return None
         return await self._stack.__aexit__(kind, error, traceback)
@@ -217,6 +210,10 @@ class Pool:
                 self._latencies.turn.add(seconds)
             self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
 
+    def release_soon(self, lease: Lease) -> None:
+        """The same for who cannot wait; also while the pool closes."""
+        self._nursery.start_soon(self.release, lease)
+
     def tell(self, stimulus: Stimulus) -> None:
         """Tell the pool a fact or a wish from outside: Busy, Quiet, Pause, Resume, StopWorker, Reconfigure ...
 
@@ -242,6 +239,20 @@ class Pool:
     def on_exec(self, listener: Callable[[ExecNews], None]) -> None:
         """Have one listener told of every end of a background command; it must not block or raise."""
         self._execs.listener = listener
+
+    def attend(self, session: str, port: SessionPort | None) -> None:
+        """Let a port hear the session's worker, this one and those to come; None = nobody any more."""
+        self._attendance.attend(session, port)
+        for life in self._lives.values():
+            if life.has_conversation_of(session) and self._machine.session_of(life.id) == session:
+                self._attendance.connect(session, life)
+
+    def moved(self, lease: Lease, held: SessionResult) -> None:
+        """The session's conversation is another now: its worker was told to change it, under this lease."""
+        life = self._lives.get(lease.hold.worker)
+        if life is not None:
+            life.conversation = Conversation(lease.hold.session, held)
+            self._apply(stimuli.SessionKnown(lease.hold.session, held.session_file))
 
     def statistics(self) -> PoolStatistics:
         """A frozen, consistent picture of this moment."""
@@ -283,6 +294,7 @@ class Pool:
             case Reject():
                 self._tickets.reject(action)
             case Reset():
+                self._attendance.disconnect(self._lives[action.worker])
                 self._nursery.start_soon(self._reset, action, self._lives[action.worker])
             case Reconcile():
                 self._nursery.start_soon(self._reconcile, action, self._lives[action.worker])
@@ -325,21 +337,13 @@ class Pool:
         try:
             await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply, on_exec=self._execs.ended)
         finally:
-            self._tell_contamination(life)
+            life.tell_contamination(self._on_event)
+            self._attendance.lost(life)
             self._execs.died(life.id, life.conversation, life.commands, str(life.error))
             try:
                 self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
             finally:
                 self._bury(life)
-
-    def _tell_contamination(self, life: WorkerLife) -> None:
-        """What a worker printed that was no message belongs into the log: it is the first thing to look at."""
-        lines, samples = life.contamination()
-        if lines:
-            last = samples[-1].decode(errors="replace") if samples else None
-            self._on_event("worker_contaminated", {"worker": life.id, "lines": lines, "last": last})
-        if life.ends_dropped:
-            self._on_event("exec_exits_dropped", {"worker": life.id, "dropped": life.ends_dropped})
 
     def _bury(self, life: WorkerLife) -> None:
         del self._lives[life.id]
@@ -357,6 +361,7 @@ class Pool:
         try:
             with trio.fail_after(self._settings.reset_timeout):
                 held = await put_conversation(life.worker, action.resume_from)
+                await self._attendance.restore(action.session, life)
         except trio.TooSlowError:
             error = WorkerError(
                 f"worker {life.id} did not finish the reset within {self._settings.reset_timeout:g} s", worker=life.id
@@ -370,15 +375,12 @@ class Pool:
                 facts = {"session": action.session, "worker": life.id, "strategy": "seal", "sealed": held.sealed}
                 self._on_event("agent_resumed", facts)
             self._latencies.reset.add(trio.current_time() - started)
+            self._attendance.connect(action.session, life)
             self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))
 
     async def _reconcile(self, action: Reconcile, life: WorkerLife) -> None:
-        try:
-            await reconcile(life.worker.client, action.soft)
-        except PoolError as exc:
-            self._apply_if_alive(stimuli.WorkerFailed(life.id, FailureKind.RECONCILE, exc))
-        else:
-            self._apply_if_alive(stimuli.WorkerReconciled(life.id))
+        fact = await self._attendance.reconcile(life, action.soft)
+        self._apply_if_alive(fact)
 
     def _apply_if_alive(self, fact: stimuli.WorkerFailed | stimuli.WorkerResetDone | stimuli.WorkerReconciled) -> None:
         """A worker that ended meanwhile has already been reported, by its own task."""

@@ -10,6 +10,7 @@ from profiles.profile import CapabilityProfile
 
 __all__ = [
     "Acquire",
+    "Altered",
     "Background",
     "Busy",
     "Cancel",
@@ -158,6 +159,12 @@ class FailureKind(StrEnum):
     PROTOCOL = "protocol"
 
 
+class Altered(msgspec.Struct, frozen=True):
+    """Something of the worker was changed that no reset restores: after its session nobody else may have it."""
+
+    worker: str
+
+
 class WorkerFailed(msgspec.Struct, frozen=True):
     """A worker failed while its process (if there is one) may still live; WorkerExited follows when it is reaped.
 
@@ -243,6 +250,7 @@ Stimulus = (
     | WorkerReady
     | WorkerResetDone
     | WorkerReconciled
+    | Altered
     | WorkerFailed
     | WorkerExited
     | StopWorker

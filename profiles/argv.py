@@ -12,9 +12,10 @@ def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[st
     """Command, hard arguments, soft arguments, resources, and ``--session-dir`` where workers keep transcripts.
 
     ``session_dir`` is one directory for all workers of a pool, never a session's own: any worker may be asked to go
-    on with any conversation. That is why it is no part of the profile.
+    on with any conversation. That is why it is no part of the profile; one that names its own keeps it.
     """
-    return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *_session_dir(session_dir))
+    own_dir = None if "--session-dir" in profile.hard_args else session_dir
+    return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *_session_dir(own_dir))
 
 
 def _soft(profile: CapabilityProfile) -> Iterator[str]:

@@ -8,14 +8,16 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from errors import PoolError, ProtocolViolation, WorkerError, WorkerExited, WorkerStartFailed
+from errors import PoolError, ProtocolViolation, WorkerError, WorkerExited
 from rpc.contamination import Contamination
 from rpc.dialect import Dialect, Step
 from rpc.encoding import encode_params
+from rpc.endings import fault_of, why_ended, why_not_ready
 from rpc.exchange import Alarm, Exchange
 from rpc.notices import NOTICED_EVENTS, Notices
 from rpc.outbox import Outbox
 from rpc.pending import PendingRequests, own_error
+from rpc.raw import RawLine, RawRequest
 from rpc.settings import RpcSettings
 from rpc.statistics import ClientStatistics
 from rpc.subscription import Broadcast, Subscription
@@ -31,8 +33,7 @@ _OPEN_ENDED = frozenset({"prompt", "compact"})
 """Methods that take as long as they take: no deadline unless the caller gives one."""
 _LOOKED_AT = NOTICED_EVENTS | {None}
 """An answer is a message without an event."""
-_DRAIN_BYTES = 1024 * 1024
-"""Read after the worker's exit: as much as a pipe may hold; a grandchild may write to it for ever."""
+_DRAIN_BYTES = 1024 * 1024  # after the worker's exit: as much as a pipe may hold; a grandchild may write for ever
 
 
 class RpcClient:
@@ -62,6 +63,7 @@ class RpcClient:
         self._gone = trio.Event()
         self._notices = Notices(on_ready=self._ready_or_ended.set)
         self._on_ended: Callable[[PoolError], None] | None = None
+        self._on_raw: Callable[[tuple[RawLine, ...]], None] | None = None
         self._events = 0
         self._bytes_in = 0
         self._last_output: float | None = None
@@ -96,12 +98,7 @@ class RpcClient:
         if self.ended is None and self._notices.ready is not None:
             return self._notices.ready
         reason = self._notices.start_failure or f"it was not ready after {timeout:g} s"
-        details: dict[str, Any] = {"stderr_tail": self._transport.stderr_tail() or None}
-        if self.ended is not None:
-            reason, details = self.ended.message.removeprefix(f"worker {self.name} "), self.ended.details
-        raise WorkerStartFailed(
-            f"worker {self.name} did not start: {reason}", **{**details, "worker": self.name}
-        ) from self.ended
+        raise why_not_ready(self.name, self.ended, reason, self._transport.stderr_tail()) from self.ended
 
     async def wait_ended(self) -> PoolError:
         """Wait until there will be no more answers; returns why, never raises it."""
@@ -170,21 +167,28 @@ class RpcClient:
         deadline: float = math.inf,
         on_settled: Callable[[], None] | None = None,
         on_deadline: Callable[[], None] | None = None,
+        raw: RawRequest | None = None,
     ) -> Exchange:
         """Send a request without waiting for anything, also not for room; the exchange is settled exactly once.
+
+        ``raw`` is sent instead where it is given: see ``rpc.dialect.Dialect.forward``.
 
         Raises the error that ended the client, or UsageError from the dialect.
         """
         if self.ended is not None:
             raise own_error(self.ended, sent=False)
-        raw = encode_params(method, params)
         exchange = Exchange(self._pending.next_id(), method, deadline, on_settled=on_settled, on_deadline=on_deadline)
-        step = self._dialect.request(exchange.id, method, raw, trio.current_time())
+        if raw is None:
+            encoded = encode_params(method, params)
+            step = self._dialect.request(exchange.id, method, encoded, trio.current_time())
+            if method == "ui_respond":
+                self._notices.questions.answered(encoded)
+        else:
+            step = self._dialect.forward(exchange.id, raw.command, trio.current_time())
+            raw.on_sent(exchange.id)
         exchange.deferred = not step.outgoing
         self._pending.add(exchange)
         self._alarm.not_later_than(deadline)
-        if method == "ui_respond":
-            self._notices.questions.answered(raw)
         self._apply(step, exchange)
         return exchange
 
@@ -212,8 +216,13 @@ class RpcClient:
         self._on_ended = listener
 
     def on_background(self, changed: Callable[[int], None], ended: Callable[[ExecExit], None]) -> None:
-        """Have one listener each told the number of background processes at every change, and their ends."""
+        """Have one listener each told the number of background processes, and their ends."""
         self._notices.on_background, self._notices.on_exec_exit = changed, ended
+
+    def on_raw(self, listener: Callable[[tuple[RawLine, ...]], None] | None) -> None:
+        """Have one listener told the worker's own lines, and the answers to what was forwarded; None for nobody."""
+        self._on_raw = listener
+        self._dialect.listen_raw(on=listener is not None)
 
     @property
     def ready(self) -> Ready | None:
@@ -224,6 +233,11 @@ class RpcClient:
     def is_running(self) -> bool:
         """Whether the worker is inside a turn, as far as its output has told."""
         return self.ended is None and self._dialect.is_running
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a prompt now would be one beside the run that is on; see ``rpc.dialect.Dialect``."""
+        return self.ended is None and self._dialect.is_streaming
 
     @property
     def background_running(self) -> int:
@@ -300,13 +314,13 @@ class RpcClient:
             if self._framer.violation is not None:
                 self._stop(self._framer.violation)
         except Exception as exc:  # noqa: BLE001 - whatever a worker prints ends that worker, never the supervisor
-            self._stop(self._fault(exc))
+            self._stop(fault_of(self._dialect.name, exc))
 
     def _open(self) -> None:
         try:
             self._apply(self._dialect.open(trio.current_time()))
         except Exception as exc:  # noqa: BLE001 - as above
-            self._stop(self._fault(exc))
+            self._stop(fault_of(self._dialect.name, exc))
 
     def _ring(self, now: float) -> float:
         self._pending.expire(now)
@@ -315,20 +329,14 @@ class RpcClient:
             try:
                 self._apply(self._dialect.expire(now))
             except Exception as exc:  # noqa: BLE001 - as above
-                self._stop(self._fault(exc))
+                self._stop(fault_of(self._dialect.name, exc))
                 return self._pending.next_deadline()
             due = self._dialect.next_deadline()
         return min(self._pending.next_deadline(), math.inf if due is None else due)
 
-    def _fault(self, exc: Exception) -> ProtocolViolation:
-        """The worker's fault as it is; anything else is a fault of ours that its output met, and stays attached."""
-        if isinstance(exc, ProtocolViolation):
-            return exc
-        violation = ProtocolViolation(f"the {self._dialect.name} dialect failed on the output: {exc!r}")
-        violation.__cause__ = exc
-        return violation
-
     def _apply(self, step: Step, exchange: Exchange | None = None, *, size: int = 0) -> None:
+        if step.raw and self._on_raw is not None:
+            self._on_raw(step.raw)
         if step.messages:
             self._dispatch(step.messages, size)
         for line in step.outgoing:
@@ -368,17 +376,10 @@ class RpcClient:
 
     def _conclude(self) -> PoolError:
         """Why reading has stopped; after an exit first what the worker still said."""
-        facts: dict[str, Any] = {"worker": self.name}
         if isinstance(self._cause, ExitStatus):
             self._drain()
-            facts |= {"status": str(self._cause), "exit_code": self._cause.code, "signal": self._cause.signal}
-        facts["stderr_tail"] = self._transport.stderr_tail() or None
-        if isinstance(self._cause, ExitStatus):
-            return WorkerExited(f"worker {self.name} {self._cause}", **facts)
         assert self._cause is not None  # noqa: S101 - _stop is the only way out of reading
-        violation = ProtocolViolation(f"worker {self.name} broke the protocol: {self._cause}", **facts)
-        violation.__cause__ = self._cause.__cause__
-        return violation
+        return why_ended(self.name, self._cause, self._transport.stderr_tail())
 
     def _drain(self) -> None:
         """Read what lies in the pipe: the last answer must not lose the race against the exit."""

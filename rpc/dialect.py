@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from rpc.raw import RawLine, RawObject
 from wire.messages import Message
 
 __all__ = ["NOTHING", "Dialect", "Step"]
@@ -24,6 +25,7 @@ class Step(NamedTuple):
     cross blocks; ``clean_start`` is False when the block began with contamination, that is, the run may continue).
     ``leading_run`` and ``longest_run``: the same at the start of the block and anywhere in it, where the dialect knows
     (``wire.framing.DecodedBlock`` does), so that the limit on runs does not depend on how the stream was cut.
+    ``raw``: the worker's own lines for whoever listens to them, and the answers to what was forwarded.
     """
 
     messages: list[Message]
@@ -33,6 +35,7 @@ class Step(NamedTuple):
     clean_start: bool = True
     leading_run: int = 0
     longest_run: int = 0
+    raw: tuple[RawLine, ...] = ()
 
 
 NOTHING = Step([], [], [])
@@ -49,6 +52,25 @@ class Dialect(Protocol):
     @property
     def is_running(self) -> bool:
         """Whether the worker is inside a turn, as far as its output has told."""
+        ...
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a prompt now would be one beside the run that is on, as the worker's own program sees it."""
+        ...
+
+    def listen_raw(self, *, on: bool) -> None:
+        """Hand out the worker's own lines in ``Step.raw`` from now on, or no longer."""
+        ...
+
+    def forward(self, request_id: str, command: RawObject, now: float) -> Step:
+        """A request in the words of the worker's own program, whose line it becomes under another id.
+
+        Its answer comes twice: as the program gave it in ``Step.raw``, under the command's own id, and as exactly one
+        answer with ``request_id`` in the messages (of a prompt: at the end of its run).
+
+        Raises UsageError for what the dialect does not pass on; then nothing was sent.
+        """
         ...
 
     def open(self, now: float) -> Step:

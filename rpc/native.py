@@ -1,11 +1,14 @@
 """The native dialect: what the bundled agent speaks, one JSON object a line, in the words of ``wire.messages``."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from errors import UsageError
 from rpc.dialect import NOTHING, Step
-from wire.framing import DECODE_ERRORS, decode_block, decode_each_line
+from rpc.raw import RawLine, RawObject, paired, text_of, with_id, with_own_id
+from wire.framing import DECODE_ERRORS, DecodedBlock, decode_block, decode_each_line
 from wire.messages import EMPTY, Background, ExecExit, Message, Ready
 
 __all__ = ["NativeDialect"]
@@ -18,6 +21,7 @@ _CHECKED: dict[str, msgspec.json.Decoder[Any]] = {
 }
 """Events that the client itself relies on: one whose data has another shape is no message."""
 _NO_ID = {None}
+_NO_OWN_ID = msgspec.Raw(b"null")
 
 
 class NativeDialect:
@@ -30,11 +34,33 @@ class NativeDialect:
         self._encode = msgspec.json.Encoder().encode
         self._prompts: set[str] = set()
         self._running = False
+        self._is_heard = False
+        self._forwarded: dict[str | int | None, msgspec.Raw | None] = {}
+        """The ids that front ends gave to what was forwarded and is not answered yet."""
 
     @property
     def is_running(self) -> bool:
         """Between ``run_start`` and ``done`` or the prompt's answer."""
         return self._running
+
+    @property
+    def is_streaming(self) -> bool:
+        """From a prompt to its answer: another one is refused, or joins the run."""
+        return self._running or bool(self._prompts)
+
+    def listen_raw(self, *, on: bool) -> None:
+        """See the contract."""
+        self._is_heard = on
+
+    def forward(self, request_id: str, command: RawObject, now: float) -> Step:  # noqa: ARG002 - as above
+        """See the contract; methods are the worker's to know."""
+        method = text_of(command, "method")
+        if method is None:
+            raise UsageError("the request names no method")
+        if method == "prompt":
+            self._prompts.add(request_id)
+        self._forwarded[request_id] = command.get("id")
+        return Step([], [with_id(command, request_id)], [])
 
     def open(self, now: float) -> Step:  # noqa: ARG002 - the contract's; this dialect has no clock
         """Nothing to ask: the worker says ``ready`` by itself."""
@@ -58,6 +84,7 @@ class NativeDialect:
                 decoded = decode_each_line(block, self._decoder, _is_known)
                 messages = decoded.messages
             self._watch(messages)
+        raw = tuple(self._raw_lines(block, decoded)) if self._is_heard or self._forwarded else ()
         return Step(
             messages,
             [],
@@ -66,11 +93,13 @@ class NativeDialect:
             decoded.clean_start,
             decoded.leading_run,
             decoded.longest_run,
+            raw,
         )
 
     def forget(self, request_id: str) -> None:
         """A late answer passes through under its own id; the client drops and counts it."""
         self._prompts.discard(request_id)
+        self._forwarded.pop(request_id, None)
 
     def next_deadline(self) -> float | None:
         """Nothing of this dialect waits for a time."""
@@ -79,6 +108,16 @@ class NativeDialect:
     def expire(self, now: float) -> Step:  # noqa: ARG002 - as above
         """Nothing of this dialect waits for a time."""
         return NOTHING
+
+    def _raw_lines(self, block: bytes, decoded: DecodedBlock[Message]) -> Iterator[RawLine]:
+        for line, message in paired(block, decoded, self._decoder):
+            if message.event is not None:
+                if self._is_heard and _is_known(message):
+                    yield RawLine(line, None)
+            elif message.id in self._forwarded:
+                own = self._forwarded.pop(message.id)
+                if own is not None or message.error is not None:  # the agent answers without an id only to refuse
+                    yield RawLine(with_own_id(line, _NO_OWN_ID if own is None else own), str(message.id))
 
     def _watch(self, messages: list[Message]) -> None:
         for message in messages:

@@ -10,21 +10,29 @@ import trio
 from errors import PoolError, RequestTimeout, UsageError
 from rpc.client import RpcClient
 from rpc.exchange import Exchange
+from rpc.raw import RawRequest
 from rpc.subscription import Batches, Subscription
 from wire.messages import Message, PromptParams, PromptResult
 
 __all__ = ["Turn", "open_turn"]
 
 
-def open_turn(client: RpcClient, params: PromptParams | dict[str, Any], *, timeout: float | None = None) -> "Turn":
+def open_turn(
+    client: RpcClient,
+    params: PromptParams | dict[str, Any],
+    *,
+    timeout: float | None = None,
+    raw: RawRequest | None = None,
+) -> "Turn":
     """Run one prompt: enter what this returns with ``async with`` and iterate over it for the events.
 
     Args:
         client: of a worker that is ready.
         params: of the native method ``prompt``.
         timeout: seconds for the whole turn; then it is aborted and fails with RequestTimeout. None for no limit.
+        raw: the prompt as a front end has written it, which is sent instead of ``params``.
     """
-    return Turn(client, params, timeout=timeout)
+    return Turn(client, params, timeout=timeout, raw=raw)
 
 
 class Turn:
@@ -40,7 +48,15 @@ class Turn:
     from inside the block therefore belongs between two reads or into another task.
     """
 
-    def __init__(self, client: RpcClient, params: PromptParams | dict[str, Any], *, timeout: float | None) -> None:
+    def __init__(
+        self,
+        client: RpcClient,
+        params: PromptParams | dict[str, Any],
+        *,
+        timeout: float | None,
+        raw: RawRequest | None = None,
+    ) -> None:
+        self._raw = raw
         self._client = client
         self._params = params
         self._timeout = timeout
@@ -59,7 +75,12 @@ class Turn:
         events = self._client.subscribe()
         try:
             self._exchange = self._client.submit(
-                "prompt", self._params, deadline=deadline, on_settled=events.finish, on_deadline=self._time_is_over
+                "prompt",
+                self._params,
+                deadline=deadline,
+                on_settled=events.finish,
+                on_deadline=self._time_is_over,
+                raw=self._raw,
             )
         except BaseException:
             events.close()

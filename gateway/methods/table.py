@@ -7,7 +7,9 @@ import msgspec
 
 from errors import UsageError
 from gateway import requests
+from gateway.attachments import requests as attaching
 from gateway.caller import Caller
+from gateway.methods.attachments import AttachmentMethods
 from gateway.methods.operator import OperatorMethods
 from gateway.methods.ports import SupervisorPort
 from gateway.methods.runs import RunMethods
@@ -27,7 +29,7 @@ class Methods:
     def __init__(self, gateway: Gateway, supervisor: SupervisorPort) -> None:
         runs, sessions = RunMethods(gateway), SessionMethods(gateway)
         operator, subscriptions = OperatorMethods(gateway, supervisor), SubscriptionMethods(gateway.bus)
-        events = SystemEventMethods(gateway)
+        events, attachments = SystemEventMethods(gateway), AttachmentMethods(gateway)
         self._table: Mapping[str, tuple[type, Method]] = {
             "ping": (requests.NoParams, operator.ping),
             "status": (requests.NoParams, operator.status),
@@ -55,6 +57,9 @@ class Methods:
             "route": (requests.RouteRequest, runs.route),
             "process": (requests.ProcessRequest, runs.process),
             "delegate": (requests.DelegateRequest, runs.delegate),
+            "attach.open": (attaching.AttachRequest, attachments.open),
+            "attach.send": (attaching.SendRequest, attachments.send),
+            "attach.end": (attaching.AttachmentRequest, attachments.end),
             "events.inject": (requests.InjectRequest, events.inject),
             "events.peek": (requests.SessionRequest, events.peek),
             "pause": (requests.NoParams, operator.pause),
@@ -64,6 +69,7 @@ class Methods:
             "shutdown": (requests.NoParams, operator.shutdown),
         }
         self._subscriptions = subscriptions
+        self._attachments = gateway.attachments
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,7 +78,7 @@ class Methods:
 
     def attended(self, session: str) -> bool:
         """Whether some front end hears of an extension's questions in the session."""
-        return self._subscriptions.attended(session)
+        return self._subscriptions.attended(session) or self._attachments.attended(session)
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
         """Run a method; the result encodes to JSON. Raises PoolError, UsageError for what the caller got wrong."""

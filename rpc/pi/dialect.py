@@ -12,6 +12,7 @@ from rpc.pi.commands import AbortBash, GetState, Prompt
 from rpc.pi.conversations import Conversations
 from rpc.pi.desk import Desk
 from rpc.pi.dialogs import UiAnswer
+from rpc.pi.forwards import Forwards
 from rpc.pi.link import Link
 from rpc.pi.messages import PiLine, PiState
 from rpc.pi.narrator import Narrator
@@ -26,9 +27,11 @@ from rpc.pi.params import (
     SwitchSessionParams,
     decode_params,
 )
+from rpc.pi.phases import Phase
 from rpc.pi.procedures import Soft
 from rpc.pi.runs import Runs
 from rpc.pi.translate import error_text
+from rpc.raw import RawObject, paired
 from rpc.settings import RpcSettings
 from wire.framing import decode_block
 from wire.messages import PromptParams, Ready, TextParams
@@ -76,6 +79,7 @@ class PiDialect:
         self._conversations.bind(self._runs)
         self._desk = Desk(self._link, self._runs, settings.ui_timeout, attended)
         self._narrator = Narrator(self._link, self._runs, self._desk)
+        self._forwards = Forwards(self._link, self._runs, self._desk, allow_bash=allow_bash)
         self._methods: dict[str, Callable[[str, msgspec.Raw], None]] = {
             "prompt": self._prompt,
             "steer": self._steer,
@@ -102,6 +106,26 @@ class PiDialect:
         """From a prompt, or an ``agent_start`` that nobody asked for, until the run has settled."""
         return self._runs.is_running
 
+    @property
+    def is_streaming(self) -> bool:
+        """From ``agent_start`` to ``agent_end``: at other times a prompt begins a run of its own."""
+        return self._runs.phase is Phase.RUNNING
+
+    def listen_raw(self, *, on: bool) -> None:
+        """See the contract."""
+        self._link.is_heard = on
+
+    def forward(self, request_id: str, command: RawObject, now: float) -> Step:
+        """See the contract. UsageError carries ``worker_code`` unsupported or invalid_params."""
+        self._link.now = now
+        self._link.expect(request_id)
+        try:
+            self._forwards.forward(request_id, command)
+        except UsageError:
+            self._link.forget(request_id)
+            raise
+        return self._link.take_step()
+
     def open(self, now: float) -> Step:
         """Ask for the state: pi has no ready line and answers once it has booted."""
         self._link.now = now
@@ -126,6 +150,9 @@ class PiDialect:
         """See the contract."""
         self._link.now = now
         decoded = decode_block(block, self._decoder)
+        if self._link.is_listened_to:
+            for raw, line in paired(block, decoded, self._decoder):
+                self._link.hear(raw, line)
         for line in decoded.messages:
             if line.type == "response":
                 self._link.deliver(line)

@@ -13,17 +13,26 @@ from rpc.dialect import Step
 from rpc.pi.commands import Command, UiResponse, encode
 from rpc.pi.messages import PiLine
 from rpc.pi.translate import ErrorEvent, Stamp, error_text
+from rpc.raw import RawLine, RawObject, with_id, with_own_id
 from wire.framing import DecodedBlock
 from wire.messages import ErrorBody, Message
 
-__all__ = ["Link", "OnAnswer"]
+__all__ = ["Forward", "Link", "OnAnswer"]
 
 OnAnswer = Callable[[PiLine], None]
+
+
+class Forward(NamedTuple):
+    """A command as a front end has written it, and the request that it is here."""
+
+    request_id: str
+    command: RawObject
 
 
 class _Sent(NamedTuple):
     type: str
     on_answer: OnAnswer
+    forward: Forward | None = None
 
 
 class Link:
@@ -38,19 +47,47 @@ class Link:
         self._seq = 0
         self._outgoing: list[bytes] = []
         self._messages: list[Message] = []
+        self._raw: list[RawLine] = []
+        self.is_heard = False
+        """Whether somebody listens to pi's own lines."""
+
+    @property
+    def is_listened_to(self) -> bool:
+        """Whether some line may be wanted as it is."""
+        return self.is_heard or any(sent.forward is not None for sent in self._sent.values())
 
     # --- towards pi ---
 
     def send(self, command: Command, on_answer: OnAnswer) -> None:
         """Write a command under a fresh id; ``on_answer`` gets its one answer, good or bad."""
-        self._last_id += 1
-        wire_id = f"p{self._last_id}"
+        wire_id = self._next_id()
         self._sent[wire_id] = _Sent(command.type, on_answer)
         self._outgoing.append(encode(msgspec.structs.replace(command, id=wire_id)))
+
+    def send_forward(self, forward: Forward, name: str, on_answer: OnAnswer) -> None:
+        """The same for a front end's own command, whose answer is handed out raw besides."""
+        wire_id = self._next_id()
+        self._sent[wire_id] = _Sent(name, on_answer, forward)
+        self._outgoing.append(with_id(forward.command, wire_id))
+
+    def _next_id(self) -> str:
+        self._last_id += 1
+        return f"p{self._last_id}"
 
     def respond(self, response: UiResponse) -> None:
         """Write what a person (or nobody) said to a dialog; pi does not answer."""
         self._outgoing.append(encode(response))
+
+    def hear(self, raw: bytes, line: PiLine) -> None:
+        """Keep a line for whoever listens: an event, or the answer to what was forwarded."""
+        if line.type != "response":
+            if self.is_heard:
+                self._raw.append(RawLine(raw, None))
+            return
+        sent = self._sent.get(self._id_of(line))
+        if sent is not None and sent.forward is not None:
+            own = sent.forward.command.get("id")
+            self._raw.append(RawLine(with_own_id(raw, own), sent.forward.request_id))
 
     def deliver(self, line: PiLine) -> None:
         """Give an answer of pi to whoever sent the command.
@@ -58,13 +95,15 @@ class Link:
         pi leaves out the id where it did not know the command or could not read the line: the oldest open command of
         that name is meant, or the only open one. A stray answer becomes an ``error`` event.
         """
-        wire_id = str(line.id) if line.id is not None else self._without_id(line)
-        sent = self._sent.pop(wire_id, None)
+        sent = self._sent.pop(self._id_of(line), None)
         if sent is not None:
             sent.on_answer(line)
         if line.id is None or sent is None:
             code = "parse_error" if line.command == "parse" else "stray_answer" if line.success else "unknown_command"
             self.event("error", ErrorEvent(code=code, message=error_text(line), seq=self.stamp().seq))
+
+    def _id_of(self, line: PiLine) -> str:
+        return str(line.id) if line.id is not None else self._without_id(line)
 
     def _without_id(self, line: PiLine) -> str:
         if line.command == "parse":
@@ -116,8 +155,9 @@ class Link:
         """Everything collected since the last call."""
         messages, self._messages = self._messages, []
         outgoing, self._outgoing = self._outgoing, []
+        raw, self._raw = tuple(self._raw), []
         if decoded is None:
-            return Step(messages, outgoing, [])
+            return Step(messages, outgoing, [], raw=raw)
         return Step(
             messages,
             outgoing,
@@ -126,4 +166,5 @@ class Link:
             decoded.clean_start,
             decoded.leading_run,
             decoded.longest_run,
+            raw,
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from errors import WorkerRefused
 from rpc.pi.commands import Abort, GetState, Prompt
-from rpc.pi.link import Link
+from rpc.pi.link import Forward, Link
 from rpc.pi.messages import PiLine, PiState
 from rpc.pi.phases import Phase, Sign, after
 from rpc.pi.procedures import decode
@@ -30,13 +30,17 @@ RECHECK = 0.25
 
 
 class _Entry(NamedTuple):
-    """A text on its way into a run. ``growth``: how often pi's queue had grown when it was sent."""
+    """A text on its way into a run. ``growth``: how often pi's queue had grown when it was sent.
+
+    ``raw``: the command as a front end has written it, which is what pi is sent then.
+    """
 
     request_id: str
     prompt: Prompt
     is_prompt: bool
     run: Run
     growth: int = 0
+    raw: Forward | None = None
 
 
 class Runs:
@@ -88,20 +92,20 @@ class Runs:
 
     # --- what callers want ---
 
-    def start(self, request_id: str, prompt: Prompt, run_id: str | None) -> None:
+    def start(self, request_id: str, prompt: Prompt, run_id: str | None, raw: Forward | None = None) -> None:
         """A prompt, when no run is on."""
         run = self._begin(run_id)
         run.waiting.append(request_id)
-        self._send(_Entry(request_id, prompt, is_prompt=True, run=run))
+        self._send(_Entry(request_id, prompt, is_prompt=True, run=run, raw=raw))
 
-    def join(self, request_id: str, prompt: Prompt, *, is_prompt: bool) -> None:
+    def join(self, request_id: str, prompt: Prompt, *, is_prompt: bool, raw: Forward | None = None) -> None:
         """A text for the run that is on. A prompt's answer is the end of the run; a steer's, that pi has it."""
         run = self.run
         if run is None or run.aborting or len(self._held) >= MAX_HELD:
             why = f"{MAX_HELD} texts wait for this run" if self._held else "the run is being aborted"
             self._link.refuse(request_id, "busy", why)
             return
-        self._held.append(_Entry(request_id, prompt, is_prompt=is_prompt, run=run))
+        self._held.append(_Entry(request_id, prompt, is_prompt=is_prompt, run=run, raw=raw))
         self._release()
 
     def begin_abort(self, *, keep_queue: bool) -> None:
@@ -249,7 +253,10 @@ class Runs:
     def _send(self, entry: _Entry) -> None:
         entry = entry._replace(growth=self._growth)
         self._in_flight = entry
-        self._link.send(entry.prompt, lambda line: self._sent(entry, line))
+        if entry.raw is None:
+            self._link.send(entry.prompt, lambda line: self._sent(entry, line))
+        else:
+            self._link.send_forward(entry.raw, entry.prompt.type, lambda line: self._sent(entry, line))
 
     def _sent(self, entry: _Entry, line: PiLine) -> None:
         if self.run is not entry.run:  # given up meanwhile

@@ -16,7 +16,7 @@ from tests.cli.fake_pool import EXPLANATION, HISTORY, SESSION, Bench
 from tests.doors.test_tables import CONVERSATIONS, DOCUMENT
 
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "prompt", "wait", "steer", "abort", "approve", "deny"]
-COMMANDS += ["delegate", "sessions", "status", "workers", "waiting", "events", "explain", "route", "worker"]
+COMMANDS += ["delegate", "attach", "sessions", "status", "workers", "waiting", "events", "explain", "route", "worker"]
 COMMANDS += ["config", "doctor", "demo"]
 
 # --- help -----------------------------------------------------------------------------------------------------------

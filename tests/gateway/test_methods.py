@@ -40,6 +40,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "delegate": {"session": "alice", "agent": "ops", "task": "say it"},
     "events.inject": {"session": "alice", "text": "the door bell rang"},
     "events.peek": {"session": "alice"},
+    "attach.open": {"cwd": "/"},
+    "attach.send": {"attachment": "none"},
+    "attach.end": {"attachment": "none"},
     "pause": {},
     "resume": {},
     "drain": {},
@@ -70,6 +73,8 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "workers.stop": [{"worker": ""}],
     "explain": [{"session": ""}],
     "route": [{"text": 5}],
+    "attach.open": [{"cwd": 5}, {"cwd": "x" * 4_097}, {"arguments": "--model"}, {"env": {"A": 1}}, {"session": ""}],
+    "attach.send": [{"text": 5}, {"refusal": "x" * 1_001}, {"attachment": ""}],
 }
 
 
@@ -155,6 +160,8 @@ async def test_every_result_is_json(tmp_path: Path, autojump_clock: MockClock) -
                     "workers.recycle",
                     "ui.respond",
                     "process",
+                    "attach.send",
+                    "attach.end",
                 }
             else:
                 msgspec.json.encode(result)

@@ -1,0 +1,99 @@
+"""From the lines of a front end to requests of the control socket, and from its pushes to lines. Pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from wire.framing import DECODE_ERRORS
+from wire.messages import EMPTY, ErrorBody
+
+__all__ = ["MOST_LINE_BYTES", "Arrived", "Ended", "encode_open", "encode_request", "encode_send", "read_arrived"]
+
+MOST_LINE_BYTES = 8 * 1024 * 1024 - 4096
+"""What the control socket takes as one request, but for what is put around the line."""
+_SHOWN_GARBAGE = 1_000
+_encode = msgspec.json.Encoder().encode
+_objects: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SHORT = ("id", "type", "method")
+_MOST_MEMBER = 1_000
+
+
+class _Line(msgspec.Struct):
+    """What the socket sends: an answer (``id``), or a push (``event``)."""
+
+    id: int | None = None
+    event: str | None = None
+    data: msgspec.Raw = EMPTY
+    result: msgspec.Raw = EMPTY
+    error: ErrorBody | None = None
+
+
+class _Told(msgspec.Struct):
+    lines: list[msgspec.Raw] = []
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """Why it is over; code ``left``: the front end itself has asked for it."""
+
+    code: str
+    message: str = ""
+
+
+class Arrived(NamedTuple):
+    """What one line of the socket means: lines for the front end, an answer to a request of ours, the end."""
+
+    lines: bytes = b""
+    answers: int | None = None
+    result: msgspec.Raw = EMPTY
+    error: ErrorBody | None = None
+    ended: Ended | None = None
+
+
+_lines = msgspec.json.Decoder(_Line)
+_told = msgspec.json.Decoder(_Told)
+_ended = msgspec.json.Decoder(Ended)
+
+
+def encode_request(number: int, method: str, params: object) -> bytes:
+    """A request as a whole line."""
+    return _encode({"id": number, "method": method, "params": params}) + b"\n"
+
+
+def encode_open(number: int, params: Mapping[str, object]) -> bytes:
+    """The first request."""
+    return encode_request(number, "attach.open", params)
+
+
+def encode_send(number: int, attachment: str, line: bytes) -> bytes:
+    """A line of the front end: as the JSON object that it is, else as the text that it is instead."""
+    try:
+        line.decode()  # what stays raw in the socket's frame must be text
+        command = _objects.decode(line)
+    except DECODE_ERRORS:
+        text = line[:_SHOWN_GARBAGE].decode(errors="replace")
+        return encode_request(number, "attach.send", {"attachment": attachment, "text": text})
+    if len(line) > MOST_LINE_BYTES:
+        return _encode_refused(number, attachment, command, len(line))
+    return b'{"id":%d,"method":"attach.send","params":{"attachment":"%b","line":%b}}\n' % (
+        number,
+        attachment.encode(),
+        line,
+    )
+
+
+def _encode_refused(number: int, attachment: str, command: dict[str, msgspec.Raw], size: int) -> bytes:
+    """Of a line that is too large, as much as its answer needs."""
+    refusal = f"the request has {size:,} bytes, and one that is passed on may have {MOST_LINE_BYTES:,}"
+    kept = {name: command[name] for name in _SHORT if name in command and len(bytes(command[name])) <= _MOST_MEMBER}
+    return encode_request(number, "attach.send", {"attachment": attachment, "line": kept, "refusal": refusal})
+
+
+def read_arrived(line: bytes) -> Arrived:
+    """Read a line of the socket. Raises DECODE_ERRORS for what no supervisor of this version says."""
+    found = _lines.decode(line)
+    if found.event == "attach":
+        return Arrived(lines=b"".join(bytes(each) + b"\n" for each in _told.decode(found.data).lines))
+    if found.event == "attach_ended":
+        return Arrived(ended=_ended.decode(found.data))
+    return Arrived(answers=found.id, result=found.result, error=found.error)

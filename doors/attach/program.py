@@ -1,0 +1,253 @@
+"""The program itself: one loop between stdin, stdout and the control socket, none of which may hold up another.
+
+Requests go out as long as the supervisor keeps up with them; lines come in as long as the reader of stdout does. One
+that does not read for too long is cut off by the supervisor, which ends this program with a non-zero exit code.
+"""
+
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from doors.attach.lines import Arrived, Ended, encode_open, encode_request, encode_send, read_arrived
+from doors.control_wire import NoSupervisor, connect
+from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
+from wire.framing import DECODE_ERRORS, LineFramer
+from wire.messages import ErrorBody
+
+__all__ = ["Attached", "Program", "attach"]
+
+_CHUNK_BYTES = 256 * 1024
+_MOST_UNANSWERED = 32
+"""Lines that the supervisor has not handed on yet; no more are read from stdin before it has."""
+_MOST_UNREAD = 1024 * 1024
+"""Bytes that wait for the reader of stdout; no more are read from the socket before some have gone."""
+_READY = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class Attached(msgspec.Struct, frozen=True):
+    """What the supervisor answers to the first request."""
+
+    attachment: str
+    session: str
+    greeting: list[msgspec.Raw] = []
+
+
+def attach(path: Path, params: Mapping[str, object]) -> int:
+    """Be the agent's own program, on this process's stdin and stdout, until one of them ends; the exit code.
+
+    ``params``: of the method ``attach.open``. Raises PoolError: it could not be attached, or was ended for a reason.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    with connect(path) as sock:
+        return Program(sock, path).run(params)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    """Agents exit with such a code of their own, and are not killed by the signal."""
+    sys.exit(128 + number)
+
+
+class Program:
+    """One run of it. ``sock`` is connected and blocks until the first answer has come."""
+
+    def __init__(self, sock: socket.socket, path: Path, *, stdin: int = 0, stdout: int = 1) -> None:
+        self._sock = sock
+        self._path = path
+        self._stdin = stdin
+        self._stdout = stdout
+        self._from_socket = LineFramer()
+        self._from_stdin = LineFramer()
+        self._to_socket = deque[bytes]()
+        self._to_stdout = deque[bytes]()
+        self._unread = 0
+        self._numbers = 0
+        self._unanswered = 0
+        self._attachment = ""
+        self._has_input = True
+        self._farewell: int | None = None
+        """The number of the last request."""
+        self._ended: Ended | None = None
+
+    def run(self, params: Mapping[str, object]) -> int:
+        """Attach, then go on until stdin has ended and everything was said. Raises PoolError."""
+        self._open(params)
+        for fd in (self._sock.fileno(), self._stdout):
+            os.set_blocking(fd, False)
+        try:
+            self._loop()
+        except BrokenPipeError:
+            return 1  # nobody reads what the agent says
+        finally:
+            os.set_blocking(self._stdout, True)
+        if self._ended is not None and self._ended.code != "left":
+            raise error_from_wire(self._ended.code, self._ended.message)
+        return 0
+
+    # --- the beginning ------------------------------------------------------------------------------------------------
+
+    def _open(self, params: Mapping[str, object]) -> None:
+        self._sock.sendall(encode_open(self._next_number(), params))
+        while not self._attachment:
+            block = self._sock.recv(_CHUNK_BYTES)
+            if not block:
+                raise self._gone()
+            for line in self._from_socket.feed(block):
+                self._take(_read(line))
+        self._unanswered = 0
+
+    def _begin(self, arrived: Arrived) -> None:
+        if arrived.error is not None:
+            raise _error(arrived.error)
+        try:
+            attached = msgspec.json.decode(arrived.result, type=Attached)
+        except DECODE_ERRORS as exc:
+            raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+        self._attachment = attached.attachment
+        self._say(b"".join(bytes(line) + b"\n" for line in attached.greeting))
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        """Until the supervisor has said that it is over, and all that came before was written."""
+        self._write_stdout()
+        while self._ended is None or self._to_stdout:
+            for fd, flags in self._wait():
+                self._handle(fd, flags)
+
+    def _wait(self) -> list[tuple[int, int]]:
+        poll = select.poll()
+        wanted: dict[int, int] = {}
+        if self._ended is None:
+            wanted[self._sock.fileno()] = (select.POLLOUT if self._to_socket else 0) | (
+                select.POLLIN if self._unread < _MOST_UNREAD else 0
+            )
+        if self._has_input and self._unanswered < _MOST_UNANSWERED:
+            wanted[self._stdin] = select.POLLIN
+        wanted[self._stdout] = select.POLLOUT if self._to_stdout else 0
+        for fd, events in wanted.items():
+            poll.register(fd, events)
+        return poll.poll()
+
+    def _handle(self, fd: int, flags: int) -> None:
+        handlers: dict[int, Callable[[int], None]] = {
+            self._stdin: self._stdin_ready,
+            self._stdout: self._stdout_ready,
+            self._sock.fileno(): self._socket_ready,
+        }
+        handlers[fd](flags)
+
+    def _stdout_ready(self, flags: int) -> None:
+        if flags & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+            raise BrokenPipeError(errno.EPIPE, "stdout is closed")
+        self._write_stdout()
+
+    def _socket_ready(self, flags: int) -> None:
+        if flags & select.POLLOUT:
+            self._write_socket()
+        if flags & _READY:
+            self._read_socket()
+
+    # --- from the front end -------------------------------------------------------------------------------------------
+
+    def _stdin_ready(self, _flags: int) -> None:
+        data = os.read(self._stdin, _CHUNK_BYTES)
+        lines = self._from_stdin.feed(data) if data else [self._from_stdin.rest()]
+        for line in lines:
+            if data or line:
+                self._send(encode_send(self._next_number(), self._attachment, line))
+        if not data:
+            self._has_input = False
+            self._farewell = self._next_number()
+            self._send(encode_request(self._farewell, "attach.end", {"attachment": self._attachment}))
+        self._write_socket()
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        self._unanswered += 1
+        return self._numbers
+
+    def _send(self, request: bytes) -> None:
+        self._to_socket.append(request)
+
+    def _write_socket(self) -> None:
+        try:
+            _write_all(self._to_socket, self._sock.send)
+        except (BrokenPipeError, ConnectionResetError):
+            self._to_socket.clear()  # why it hung up can still be read
+
+    # --- from the supervisor ------------------------------------------------------------------------------------------
+
+    def _read_socket(self) -> None:
+        try:
+            block = self._sock.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            block = b""
+        if not block:
+            raise self._gone()
+        for line in self._from_socket.feed(block):
+            self._take(_read(line))
+        self._write_stdout()
+
+    def _take(self, arrived: Arrived) -> None:
+        if arrived.lines:
+            self._say(arrived.lines)
+        elif arrived.ended is not None:
+            self._ended = arrived.ended
+        elif not self._attachment:
+            self._begin(arrived)
+        else:
+            self._unanswered -= 1
+            if arrived.error is not None:
+                raise _error(arrived.error)
+
+    def _say(self, lines: bytes) -> None:
+        if lines:
+            self._to_stdout.append(lines)
+            self._unread += len(lines)
+
+    def _write_stdout(self) -> None:
+        self._unread -= _write_all(self._to_stdout, lambda data: os.write(self._stdout, data))
+
+    def _gone(self) -> PoolError:
+        if self._to_stdout:
+            return UsageError("the supervisor has ended the attachment: nobody reads what the agent says")
+        return NoSupervisor(f"the supervisor on {self._path} closed the connection")
+
+
+def _write_all(waiting: deque[bytes], write: Callable[[bytes | memoryview], int]) -> int:
+    """Write as much as is taken now; how much that is."""
+    written = 0
+    try:
+        while waiting:
+            taken = write(waiting[0])
+            written += taken
+            if taken < len(waiting[0]):
+                waiting[0] = waiting[0][taken:]
+            else:
+                waiting.popleft()
+    except BlockingIOError:
+        pass
+    return written
+
+
+def _read(line: bytes) -> Arrived:
+    try:
+        return read_arrived(line)
+    except DECODE_ERRORS as exc:
+        raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+
+
+def _error(body: ErrorBody) -> PoolError:
+    return error_from_wire(body.code, body.message, body.data)

@@ -1,0 +1,145 @@
+"""One front end that speaks with a session's worker: its requests in order, what it is told in order, bounded."""
+
+import uuid
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+import trio
+
+from errors import PoolError, UsageError
+from gateway.attachments.budget import Budget
+from gateway.attachments.pending import Pending
+from gateway.attachments.port import AttachedSession
+from gateway.caller import Caller
+from rpc.raw import RawObject, read_object
+
+__all__ = ["Attachment"]
+
+_PUSH_BYTES = 256 * 1024
+_LAST_ANSWERS = 10.0
+"""Seconds that the last requests of a front end may take once it says nothing more."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Attachment:
+    """``port``: of the session it is attached to. ``pinned``: no other worker can take up its conversation."""
+
+    def __init__(self, port: AttachedSession, caller: Caller, budget: Budget, *, pinned: bool) -> None:
+        self.id = uuid.uuid4().hex
+        self.port = port
+        self.pinned = pinned
+        self.principal = caller.principal
+        self.waiting_bytes = 0
+        self._caller = caller
+        self._budget = budget
+        self._told: deque[bytes] = deque()
+        self._news = trio.Event()
+        self._quiet = trio.Event()
+        self._order = trio.StrictFIFOLock()
+        self._pending: set[Pending] = set()
+        self._ended: PoolError | None = None
+        self._is_leaving = False
+
+    # --- requests in --------------------------------------------------------------------------------------------------
+
+    async def take(self, line: msgspec.Raw | None, text: str, refusal: str | None) -> None:
+        """A line of the front end: a JSON object, or a ``text`` that is none; returns once it was handed on.
+
+        ``refusal``: why it cannot be, where whoever read it knows already.
+        """
+        command = None if line is None else read_object(line)
+        if command is not None:
+            self.port.overtake(self, command)
+        try:
+            self._order.acquire_nowait()
+        except trio.WouldBlock:
+            await self._order.acquire()
+        try:
+            if command is None:
+                self._answer_garbage(text)
+            else:
+                await self._take(command, refusal)
+        finally:
+            self._order.release()
+
+    async def _take(self, command: RawObject, refusal: str | None) -> None:
+        pending = Pending(self, command)
+        self._pending.add(pending)
+        if refusal is not None:
+            pending.refuse(UsageError(refusal))
+        else:
+            await self.port.serve(pending)
+
+    def _answer_garbage(self, text: str) -> None:
+        try:
+            read_object(text.encode())
+        except UsageError as exc:
+            why = exc.message if text.strip() else ""
+        else:
+            why = "a line break inside of a request"
+        answer = self.port.manners.garbage(why)
+        if answer is not None:
+            self.tell((answer,))
+
+    def settled(self, pending: Pending) -> None:
+        """A request has its answer, or needs none."""
+        self._pending.discard(pending)
+        self._notice()
+
+    # --- lines out ----------------------------------------------------------------------------------------------------
+
+    def tell(self, lines: Iterable[bytes]) -> None:
+        """Hand lines to the front end, in order; one that does not read is given up."""
+        if self._ended is not None:
+            return
+        for line in lines:
+            self._told.append(line)
+            self.waiting_bytes += len(line)
+        self._notice()
+        self._budget.check(self)
+
+    def end(self, error: PoolError) -> None:
+        """The front end is to be told that it is over, and why."""
+        if self._ended is None:
+            self._ended = error
+            self._told.clear()
+            self.waiting_bytes = 0
+            self._notice()
+
+    def leave(self) -> None:
+        """The program that it takes the place of was told to end."""
+        self._is_leaving = True
+        self._notice()
+
+    async def finish(self) -> None:
+        """The front end says nothing more: return when it has been told what it asked for, or not in time."""
+        with trio.move_on_after(_LAST_ANSWERS):
+            while self._told or any(pending.is_owed for pending in self._pending):
+                self._quiet = trio.Event()
+                await self._quiet.wait()
+
+    async def run(self) -> None:
+        """Push what it is told until it has been told the end."""
+        while self._ended is None and not (self._is_leaving and not self._told):
+            if self._told:
+                await self._caller.push_encoded("attach", self._frame())
+                self._quiet.set()
+            else:
+                self._news = trio.Event()
+                await self._news.wait()
+        error = self._ended
+        facts = {"code": "left", "message": ""} if error is None else {"code": error.code, "message": error.message}
+        await self._caller.push("attach_ended", {"attachment": self.id, **facts})
+
+    def _frame(self) -> bytes:
+        lines, size = [], 0
+        while self._told and size < _PUSH_BYTES:
+            lines.append(self._told.popleft())
+            size += len(lines[-1])
+        self.waiting_bytes -= size
+        return b'{"attachment":"%b","lines":[%b]}' % (self.id.encode(), b",".join(lines))
+
+    def _notice(self) -> None:
+        self._news.set()
+        self._quiet.set()

@@ -1,0 +1,119 @@
+"""The pi dialect towards a front end; see ``gateway.attachments.manners``. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from errors import PoolError
+from gateway.attachments.manners import Kind, raw_object, without_id
+from rpc.pi.forwards import FORWARDED
+from rpc.raw import RawObject, text_of
+from wire.framing import DECODE_ERRORS
+from wire.messages import Ready
+
+__all__ = ["PiManners"]
+
+_KINDS = {
+    "prompt": Kind.PROMPT,
+    "abort": Kind.ABORT,
+    "new_session": Kind.MOVING,
+    "fork": Kind.MOVING,
+    "clone": Kind.MOVING,
+    "switch_session": Kind.RESUMING,
+    **dict.fromkeys(("set_model", "cycle_model", "set_thinking_level", "cycle_thinking_level"), Kind.SETTER),
+    **dict.fromkeys(("set_steering_mode", "set_follow_up_mode", "set_auto_compaction", "set_auto_retry"), Kind.SETTER),
+}
+_encode = msgspec.json.Encoder().encode
+
+
+class _Model(msgspec.Struct):
+    id: str
+    provider: str
+
+
+class _Cycled(msgspec.Struct, rename="camel"):
+    """What ``cycle_model`` and ``cycle_thinking_level`` answer; null where there is nothing to choose from."""
+
+    model: _Model | None = None
+    thinking_level: str | None = None
+    level: str | None = None
+
+
+class PiManners:
+    """Implements ``Manners``, as pi 0.73 behaves."""
+
+    def name_of(self, command: RawObject) -> str | None:
+        """See ``Manners``."""
+        return text_of(command, "type")
+
+    def kind_of(self, command: RawObject) -> Kind:
+        """See ``Manners``."""
+        name = self.name_of(command)
+        return _KINDS.get(str(name), Kind.PLAIN) if name in FORWARDED else Kind.UNKNOWN
+
+    def file_of(self, command: RawObject) -> str | None:
+        """See ``Manners``."""
+        return text_of(command, "sessionPath")
+
+    def text_of(self, command: RawObject) -> str:
+        """See ``Manners``."""
+        return text_of(command, "message") or ""
+
+    def garbage(self, why: str) -> bytes | None:
+        """See ``Manners``."""
+        return _answer(None, "parse", f"Failed to parse command: {why or 'Unexpected end of JSON input'}")
+
+    def refusal(self, command: RawObject, error: PoolError) -> bytes:
+        """See ``Manners``; pi answers a command that it does not know without its id."""
+        name = self.name_of(command)
+        if self.kind_of(command) is Kind.UNKNOWN:
+            shown = "undefined" if "type" not in command else name or bytes(command["type"]).decode(errors="replace")
+            return _answer(None, name, f"Unknown command: {shown}")
+        return _answer(command.get("id"), name, error.message)
+
+    def farewell(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
+        """See ``Manners``."""
+        return None
+
+    def greeting(self, ready: Ready | None) -> Sequence[bytes]:  # noqa: ARG002 - pi says nothing
+        """See ``Manners``."""
+        return ()
+
+    def lost(self, error: PoolError) -> Sequence[bytes]:
+        """See ``Manners``."""
+        message = {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": error.message}
+        return (
+            _encode({"type": "message_end", "message": message}),
+            _encode({"type": "agent_end", "messages": [message]}),
+        )
+
+    def run_is_open(self, line: bytes, *, now: bool) -> bool:
+        """See ``Manners``."""
+        if line.startswith(b'{"type":"agent_start"'):
+            return True
+        return now and not line.startswith(b'{"type":"agent_end"')
+
+    def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
+        """See ``Manners``; what a cycle has come to is set by name."""
+        name = str(self.name_of(command))
+        if not name.startswith("cycle_"):
+            return {name: without_id(command)}
+        try:
+            cycled = msgspec.json.decode(result, type=_Cycled | None) or _Cycled()
+        except DECODE_ERRORS:
+            return {}
+        found: dict[str, RawObject] = {}
+        if cycled.model is not None:
+            found["set_model"] = raw_object(type="set_model", provider=cycled.model.provider, modelId=cycled.model.id)
+        if (level := cycled.thinking_level or cycled.level) is not None:
+            found["set_thinking_level"] = raw_object(type="set_thinking_level", level=level)
+        return found
+
+
+def _answer(identity: msgspec.Raw | None, command: str | None, error: str) -> bytes:
+    members: dict[str, Any] = {} if identity is None else {"id": identity}
+    members["type"] = "response"
+    if command is not None:
+        members["command"] = command
+    return _encode({**members, "success": False, "error": error})

@@ -1,0 +1,234 @@
+"""The front ends that speak with a session's worker directly: their requests out, its lines back to their readers."""
+
+import os
+from collections.abc import Callable
+
+import trio
+
+from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
+from gateway.attachments.manners import Kind, Manners
+from gateway.attachments.pending import Asker, Pending
+from gateway.attachments.ports import AttachmentDesk
+from pool import Lease
+from profiles import CapabilityProfile
+from rpc.client import RpcClient
+from rpc.exchange import Exchange
+from rpc.raw import RawLine, RawObject, RawRequest
+from wire.messages import SessionResult
+
+__all__ = ["AttachedSession"]
+
+_RESTORE_SECONDS = 30.0
+_SHOWN_TEXT = 2_000
+"""Characters of a prompt that are kept with its run."""
+
+
+class AttachedSession:
+    """Implements ``pool.attendance.SessionPort``.
+
+    Attributes:
+        attached: who hears the session's worker.
+        profile: what the worker must be able to do.
+    """
+
+    def __init__(self, session: str, profile: CapabilityProfile, manners: Manners, desk: AttachmentDesk) -> None:
+        self.session = session
+        self.profile = profile
+        self.manners = manners
+        self.attached: list[Asker] = []
+        self._desk = desk
+        self._settings: dict[str, RawObject] = {}
+        self._owners: dict[str, Pending] = {}
+        self._prompts: dict[Asker, list[Pending]] = {}
+        self._run_is_open = False
+        self.on_lost: Callable[[PoolError], None] | None = None
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def lease(self) -> Lease:
+        """The session's worker, at once where it has one. Raises what ``Pool.acquire`` raises."""
+        pool = self._desk.pool
+        try:
+            return pool.acquire_nowait(self.session, self.profile)
+        except trio.WouldBlock:
+            profile = await self._desk.profile_of(self.session)
+            return await pool.acquire(self.session, profile, bounded=False)
+
+    def overtake(self, asker: Asker, command: RawObject) -> None:
+        """An abort does not wait behind a prompt of the same front end that no worker has been sent yet."""
+        if self.manners.kind_of(command) is Kind.ABORT:
+            for pending in self._prompts.get(asker, ()):
+                if pending.run is not None and not pending.begun.is_set():
+                    self._desk.abort(pending.run)
+
+    async def serve(self, pending: Pending) -> None:
+        """Hand a request on, or answer it; returns once what follows it may be handed on too."""
+        try:
+            match pending.kind:
+                case Kind.UNKNOWN:
+                    pending.refuse(UsageError("there is no such request"))
+                case Kind.LEAVING:
+                    self._leave(pending)
+                case Kind.PROMPT:
+                    await self._prompt(pending)
+                case _:
+                    await self._forward(pending)
+        except PoolError as exc:
+            pending.refuse(exc)
+
+    def _leave(self, pending: Pending) -> None:
+        farewell = self.manners.farewell(pending.command)
+        if farewell is not None:
+            pending.answer(farewell)
+        pending.finish()
+        pending.asker.leave()
+
+    async def _forward(self, pending: Pending) -> None:
+        lease = await self.lease()
+        try:
+            if pending.kind is Kind.RESUMING:
+                await self._check_file(lease, self.manners.file_of(pending.command))
+            await lease.wait_room()
+            self._send(pending, lease)
+        except BaseException:
+            self._desk.pool.release_soon(lease)
+            raise
+
+    def _send(self, pending: Pending, lease: Lease) -> None:
+        exchanges: list[Exchange] = []
+
+        def settled() -> None:
+            if exchanges:  # else it was settled as it was sent
+                self._settled(pending, lease, exchanges[0])
+
+        raw = RawRequest(pending.command, lambda request: self._own(pending, request))
+        exchange = lease.forward(pending.name, raw, settled)
+        exchanges.append(exchange)
+        if exchange.is_settled:
+            self._settled(pending, lease, exchange)
+
+    def _own(self, pending: Pending, request: str) -> None:
+        if pending.request is not None:
+            self._owners.pop(pending.request, None)
+        self._owners[request] = pending
+        pending.sent(request)
+
+    def _settled(self, pending: Pending, lease: Lease, exchange: Exchange) -> None:
+        self._owners.pop(str(pending.request), None)
+        try:
+            result = exchange.result()
+        except PoolError as exc:
+            pending.refuse(exc)
+        else:
+            if pending.kind is Kind.SETTER:
+                self._keep(self.manners.settings_of(pending.command, result))
+                self._desk.altered(lease.worker_id)
+            pending.finish()
+            if pending.kind in (Kind.MOVING, Kind.RESUMING):
+                self._desk.start_soon(self._note_move, lease)
+                return
+        self._desk.pool.release_soon(lease)
+
+    def _keep(self, settings: dict[str, RawObject]) -> None:
+        """The latest last: a new model brings a thinking level of its own."""
+        for topic, command in settings.items():
+            self._settings.pop(topic, None)
+            self._settings[topic] = command
+
+    # --- prompts ------------------------------------------------------------------------------------------------------
+
+    async def _prompt(self, pending: Pending) -> None:
+        """A run like any other, in the session's lane; beside one that is on it is the worker's affair."""
+        running = self._desk.lease_of(self.session)
+        if running is not None and running.is_streaming:
+            await self._forward(pending)
+            return
+        raw = RawRequest(pending.command, lambda request: self._own(pending, request))
+        text = self.manners.text_of(pending.command)[:_SHOWN_TEXT]
+        pending.run = self._desk.accept_raw(self.session, text, pending.asker.principal, raw)
+        self._prompts.setdefault(pending.asker, []).append(pending)
+        self._desk.start_soon(self._follow, pending)
+        await pending.begun.wait()
+
+    async def _follow(self, pending: Pending) -> None:
+        assert pending.run is not None  # noqa: S101 - set before this is started
+        outcome = await pending.run.wait()
+        mine = self._prompts.get(pending.asker, [])
+        mine.remove(pending)
+        if not mine:
+            self._prompts.pop(pending.asker, None)
+        self._owners.pop(str(pending.request), None)
+        if outcome.error is not None and not pending.is_answered:
+            pending.refuse(error_from_wire(outcome.error.code, outcome.error.message))
+        else:
+            pending.finish()
+
+    # --- other conversations ------------------------------------------------------------------------------------------
+
+    async def _check_file(self, lease: Lease, name: str | None) -> None:
+        """A transcript is one session's and whole. Raises UsageError, ResumeFailed."""
+        if name is None:
+            return
+        path = _normal(self.profile.cwd, name)
+        owner = self._desk.owner_of(path)
+        if owner not in (None, self.session):
+            raise UsageError(f"{name} is the conversation of session {owner}; attach to it with --session {owner}")
+        await lease.prepare_resume(path)
+
+    async def _note_move(self, lease: Lease) -> None:
+        """Learn which conversation the worker has now: the session's next worker goes on with that one."""
+        try:
+            state = await lease.state()
+            self._desk.moved(lease, SessionResult(state.session_id, state.session_file))
+        except PoolError:
+            return  # the worker is gone, and the conversation is the one that was written down last
+        finally:
+            self._desk.pool.release_soon(lease)
+
+    # --- what the pool tells ------------------------------------------------------------------------------------------
+
+    async def restore(self, worker: str, client: RpcClient) -> None:
+        """See ``SessionPort.restore``: what was set at run time is set again, and nobody hears of it."""
+        if not self._settings:
+            return
+        self._desk.altered(worker)
+        for command in list(self._settings.values()):
+            raw = RawRequest(command, lambda _request: None)
+            try:
+                with trio.fail_after(_RESTORE_SECONDS):
+                    await client.submit(self.manners.name_of(command) or "", raw=raw).wait()
+            except WorkerRefused:
+                continue  # a model that is no longer there: the worker goes on with its own
+            except trio.TooSlowError as exc:
+                raise ResumeFailed(f"worker {worker} did not take the settings of the session again") from exc
+
+    def take_raw(self, lines: tuple[RawLine, ...]) -> None:
+        """See ``SessionPort.take_raw``."""
+        events: list[bytes] = []
+        for line in lines:
+            if line.request is None:
+                self._run_is_open = self.manners.run_is_open(line.line, now=self._run_is_open)
+                events.append(line.line)
+            elif (pending := self._owners.get(line.request)) is not None:
+                self._tell_all(events)
+                events = []
+                pending.answer(line.line)
+        self._tell_all(events)
+
+    def lost(self, error: PoolError) -> None:
+        """See ``SessionPort.lost``."""
+        if self._run_is_open:
+            self._run_is_open = False
+            self._tell_all(list(self.manners.lost(error)))
+        if self.on_lost is not None:
+            self.on_lost(error)
+
+    def _tell_all(self, lines: list[bytes]) -> None:
+        if lines:
+            for asker in self.attached.copy():
+                asker.tell(lines)
+
+
+def _normal(cwd: str, name: str) -> str:
+    """The path that a worker in this directory takes the name for."""
+    return os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118  # a Path would keep the dots

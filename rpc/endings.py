@@ -1,0 +1,36 @@
+"""Why a worker will answer no more: from what ended the reading of its output to the error its callers are told."""
+
+from typing import Any
+
+from errors import PoolError, ProtocolViolation, WorkerExited, WorkerStartFailed
+from rpc.transport import ExitStatus
+
+__all__ = ["fault_of", "why_ended", "why_not_ready"]
+
+
+def why_ended(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: str) -> PoolError:
+    """The error for a worker that has exited, or broken the protocol."""
+    facts: dict[str, Any] = {"worker": worker, "stderr_tail": stderr_tail or None}
+    if isinstance(cause, ExitStatus):
+        facts = {"worker": worker, "status": str(cause), "exit_code": cause.code, "signal": cause.signal, **facts}
+        return WorkerExited(f"worker {worker} {cause}", **facts)
+    violation = ProtocolViolation(f"worker {worker} broke the protocol: {cause}", **facts)
+    violation.__cause__ = cause.__cause__
+    return violation
+
+
+def why_not_ready(worker: str, ended: PoolError | None, reason: str, stderr_tail: str) -> WorkerStartFailed:
+    """The error for a worker that never took a request: ``reason``, or what ``ended`` it."""
+    details: dict[str, Any] = {"stderr_tail": stderr_tail or None}
+    if ended is not None:
+        reason, details = ended.message.removeprefix(f"worker {worker} "), ended.details
+    return WorkerStartFailed(f"worker {worker} did not start: {reason}", **{**details, "worker": worker})
+
+
+def fault_of(dialect: str, exc: Exception) -> ProtocolViolation:
+    """The worker's fault as it is; anything else is a fault of ours that its output met, and stays attached."""
+    if isinstance(exc, ProtocolViolation):
+        return exc
+    violation = ProtocolViolation(f"the {dialect} dialect failed on the output: {exc!r}")
+    violation.__cause__ = exc
+    return violation

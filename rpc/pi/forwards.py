@@ -1,0 +1,102 @@
+"""Commands as a front end has written them: which are passed on to pi, and what they mean for the run that is on."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from errors import UsageError, WorkerRefused
+from rpc.pi.commands import Prompt
+from rpc.pi.desk import Desk
+from rpc.pi.dialogs import UiAnswer
+from rpc.pi.link import Forward, Link
+from rpc.pi.messages import Cancellable, PiLine
+from rpc.pi.phases import Phase
+from rpc.pi.procedures import decode
+from rpc.pi.runs import Runs
+from rpc.pi.translate import error_text
+from rpc.raw import RawObject, text_of
+from wire.framing import DECODE_ERRORS
+
+__all__ = ["FORWARDED", "Forwards"]
+
+FORWARDED = frozenset(
+    {"prompt", "steer", "follow_up", "abort", "new_session", "switch_session", "fork", "clone", "get_fork_messages"}
+    | {"get_state", "get_messages", "get_session_stats", "get_last_assistant_text", "get_commands", "set_session_name"}
+    | {"export_html", "set_model", "cycle_model", "get_available_models", "set_thinking_level", "cycle_thinking_level"}
+    | {"set_steering_mode", "set_follow_up_mode", "compact", "set_auto_compaction", "set_auto_retry", "abort_retry"}
+    | {"bash", "abort_bash", "extension_ui_response"}
+)
+"""What pi 0.73 knows."""
+_REPLACING = frozenset({"new_session", "switch_session", "fork", "clone", "compact"})
+"""In a run pi ends it without a word."""
+_JOINING: tuple[Literal["steer", "followUp"], ...] = ("steer", "followUp")
+
+
+class Forwards:
+    """``allow_bash``: whether the worker may run shell commands at all."""
+
+    def __init__(self, link: Link, runs: Runs, desk: Desk, *, allow_bash: bool) -> None:
+        self._link = link
+        self._runs = runs
+        self._desk = desk
+        self._allow_bash = allow_bash
+
+    def forward(self, request_id: str, command: RawObject) -> None:
+        """See ``rpc.dialect.Dialect.forward``."""
+        name = text_of(command, "type")
+        if name not in FORWARDED:
+            raise UsageError(f"Unknown command: {name}", worker_code="unsupported")
+        if name == "bash" and not self._allow_bash:
+            raise UsageError("this worker has no tool bash", worker_code="unsupported")
+        if name == "extension_ui_response":
+            self._answer_dialog(request_id, command)
+        elif name == "prompt":
+            self._prompt(request_id, command)
+        else:
+            self._pass_on(request_id, command, name)
+
+    def _prompt(self, request_id: str, command: RawObject) -> None:
+        told = text_of(command, "streamingBehavior")
+        how = next((one for one in _JOINING if one == told), None)
+        prompt = Prompt(message=text_of(command, "message") or "", streaming_behavior=how)
+        raw = Forward(request_id, command)
+        if not self._runs.is_running:
+            self._runs.start(request_id, msgspec.structs.replace(prompt, streaming_behavior=None), None, raw)
+        elif how is not None:
+            self._runs.join(request_id, prompt, is_prompt=True, raw=raw)
+        elif self._runs.phase is Phase.RUNNING:
+            self._pass_on(request_id, command, "prompt")
+        else:  # pi would accept it, and lose it in silence
+            self._link.refuse(request_id, "busy", "the agent is already processing; specify streamingBehavior")
+
+    def _pass_on(self, request_id: str, command: RawObject, name: str) -> None:
+        self._link.send_forward(Forward(request_id, command), name, self._taker(request_id, name))
+
+    def _taker(self, request_id: str, name: str) -> Callable[[PiLine], None]:
+        def take(line: PiLine) -> None:
+            if not line.success:
+                self._link.refuse(request_id, "refused", error_text(line))
+                return
+            if name in _REPLACING and not _was_cancelled(line):
+                self._runs.session_replaced()
+            self._link.answer(request_id, line.data)
+
+        return take
+
+    def _answer_dialog(self, request_id: str, command: RawObject) -> None:
+        """One that nobody waits for any more is passed over, as pi does."""
+        known = {name: value for name, value in command.items() if name in UiAnswer.__struct_fields__}
+        try:
+            answer = msgspec.json.decode(msgspec.json.encode(known), type=UiAnswer)
+        except DECODE_ERRORS as exc:
+            raise UsageError(f"this answers no dialog: {exc}", worker_code="invalid_params") from exc
+        self._desk.answer(answer)
+        self._link.answer(request_id, {})
+
+
+def _was_cancelled(line: PiLine) -> bool:
+    try:
+        return decode(line.data, Cancellable).cancelled
+    except WorkerRefused:
+        return False
