@@ -3,8 +3,9 @@
 from http import HTTPStatus
 
 import trio
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
+from doors.control_limits import InputShare
 from doors.http.refusals import Refusal
 from doors.http.services import Services, visit_of
 
@@ -17,25 +18,27 @@ async def read_body(request: Request, services: Services) -> bytes:
     Raises Refusal (413, 408, 400 where the peer has left) and PoolSaturated (503).
     """
     settings = services.settings
-    share, limit = visit_of(request).share, int(settings.max_body)
+    limit = int(settings.max_body)
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
         raise _too_large(limit)
-    parts, size = [], 0
-    try:
-        with trio.fail_after(settings.body_timeout):
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > limit:
-                    raise _too_large(limit)
-                share.charge(size)
-    except trio.TooSlowError as exc:
-        text = f"the body did not arrive within {settings.body_timeout:g} s"
-        raise Refusal(HTTPStatus.REQUEST_TIMEOUT, text) from exc
-    except ClientDisconnect as exc:
-        raise Refusal(HTTPStatus.BAD_REQUEST, "the peer left before its body had arrived") from exc
-    return b"".join(parts)
+    with trio.move_on_after(settings.body_timeout):
+        return await _read(request, limit, visit_of(request).share)
+    raise Refusal(HTTPStatus.REQUEST_TIMEOUT, f"the body did not arrive within {settings.body_timeout:g} s")
+
+
+async def _read(request: Request, limit: int, share: InputShare) -> bytes:
+    body = bytearray()
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the peer left before its body had arrived")
+        body += message["body"]
+        if len(body) > limit:
+            raise _too_large(limit)
+        share.charge(len(body))
+        if not message["more_body"]:
+            return bytes(body)
 
 
 def _too_large(limit: int) -> Refusal:

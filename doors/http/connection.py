@@ -24,8 +24,8 @@ __all__ = ["HttpConnection"]
 _CHUNK_BYTES = 64 * 1024
 _RESET = struct.pack("ii", 1, 0)
 """Closing the socket forgets what the kernel still holds for the peer."""
-_LINGER_SECONDS = 1.0
-_LINGER_BYTES = 1024 * 1024
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES = 32 * 1024 * 1024
 _logger = logging.getLogger("pool.http")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import h11
 import trio
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.worker_context import WorkerContext
@@ -88,16 +88,19 @@ class Protocol(H11Protocol):
         await trio.lowlevel.checkpoint()
         if event.http_version not in (b"1.0", b"1.1"):
             raise h11.RemoteProtocolError("only HTTP/1.1 is spoken here", error_status_hint=505)
+        size = len(event.target) + sum(len(name) + len(value) + 4 for name, value in event.headers)
+        if size > self.config.h11_max_incomplete_size:  # h11 looks at what is incomplete only
+            raise h11.RemoteProtocolError("the headers are too large", error_status_hint=431)
 
     async def _send_error_response(self, status_code: int) -> None:
         """To bytes that are no request."""
         text = _TEXTS.get(status_code, f"what was sent is no HTTP request ({HTTPStatus(status_code).phrase})")
         answer = render_error(Refusal(HTTPStatus(status_code), text, {"connection": "close"}))
-        head = h11.Response(
-            status_code=status_code, headers=[*answer.raw_headers, *self.config.response_headers("h11")]
-        )
-        for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
-            await self._send_h11_event(event)
+        fields = [*answer.raw_headers, *self.config.response_headers("h11")]
+        head = h11.Response(status_code=status_code, headers=fields)
+        # in one piece: the endpoint of the same request may be about to answer
+        parts = [self.connection.send(part) for part in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage())]
+        await self.send(RawData(b"".join(part or b"" for part in parts)))
 
     async def _create_stream(self, request: h11.Request) -> None:
         """A small compressed message may be a large one: no compression is offered."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from doors.dashboard import routes as dashboard
 from doors.http import calls, events, health, metrics
 from doors.http.openings import Opening
 from doors.http.services import Services
@@ -10,7 +11,7 @@ __all__ = ["DOORS", "openings"]
 
 Door = Callable[[Services], Sequence[Opening]]
 
-DOORS: tuple[Door, ...] = (health.routes, metrics.routes, calls.routes, events.routes)
+DOORS: tuple[Door, ...] = (health.routes, metrics.routes, calls.routes, events.routes, dashboard.routes)
 """Each door's function; the order decides where two paths match."""
 
 

@@ -15,7 +15,8 @@ class Scope(IntEnum):
 
 _READ = (
     *("ping", "status", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
-    *("sessions.list", "sessions.get", "sessions.history", "workers.list", "waiting.list", "heartbeat.status"),
+    *("sessions.list", "sessions.get", "sessions.history", "agents.list", "workers.list", "waiting.list"),
+    "heartbeat.status",
 )
 _WRITE = (
     *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "events.inject"),

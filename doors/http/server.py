@@ -100,6 +100,8 @@ class HttpServer:
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._keep_connections)
+                for chore in self.services.chores:
+                    await nursery.start(chore)
                 task_status.started(self.url)
                 try:
                     await trio.serve_listeners(self._admit, [listener], handler_nursery=self._connections)

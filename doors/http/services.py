@@ -18,11 +18,19 @@ from doors.http.settings import HttpSettings
 from gateway.caller import Caller
 from gateway.status import StatusDocument
 
-__all__ = ["MethodsPort", "Peer", "Services", "Visit", "identity_of", "prove", "visit_of"]
+__all__ = ["Chore", "MethodsPort", "Peer", "Services", "Visit", "identity_of", "prove", "visit_of"]
 
 
 _STATUS_SECONDS = 1.0
 _OURSELVES = Identity("http", Scope.READ, approvals=False)
+
+
+class Chore(Protocol):
+    """A task of a door's own."""
+
+    async def __call__(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Say ``task_status.started()``, then go on until cancelled. It must not raise."""
+        ...
 
 
 class MethodsPort(Protocol):
@@ -44,6 +52,8 @@ class Services:
         self.closing = Closing()
         self.figures = HttpFigures()
         self.bodies = InputBudget(settings.body_bytes)
+        self.chores: list[Chore] = []
+        """What doors do beside requests, for as long as the server serves; each adds its own in ``routes``."""
         self.started_at = time.time()
         self._status: StatusDocument | None = None
         self._status_at = -_STATUS_SECONDS

@@ -52,7 +52,8 @@ class HttpPeer:
         if body is not None:
             given |= {"content-type": "application/json", "content-length": str(len(content))}
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        request = h11.Request(method=method, target=path, headers=[pair for pair in given.items() if pair[1]])
+        fields = [(name.encode(), value.encode("latin-1")) for name, value in given.items() if value]
+        request = h11.Request(method=method, target=path, headers=fields)
         events: list[h11.Event] = [request, *([h11.Data(data=content)] if content else []), h11.EndOfMessage()]
         await self.send_raw(b"".join(self._http.send(event) or b"" for event in events))
 
