@@ -9,6 +9,7 @@ from errors import UsageError
 from gateway import requests
 from gateway.attachments import requests as attaching
 from gateway.caller import Caller
+from gateway.methods.agents import AgentMethods
 from gateway.methods.attachments import AttachmentMethods
 from gateway.methods.operator import OperatorMethods
 from gateway.methods.ports import SupervisorPort
@@ -49,6 +50,7 @@ class Methods:
             "sessions.reset": (requests.SessionRequest, sessions.reset),
             "sessions.delete": (requests.SessionRequest, sessions.delete),
             "sessions.history": (requests.HistoryRequest, sessions.history),
+            "agents.list": (requests.NoParams, AgentMethods(gateway).list),
             "workers.list": (requests.NoParams, operator.workers),
             "workers.stop": (requests.WorkerRequest, operator.stop_worker),
             "workers.recycle": (requests.WorkerRequest, operator.recycle_worker),

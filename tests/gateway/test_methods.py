@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolError, UsageError
+from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import World, open_world
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -30,6 +31,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "sessions.reset": {"session": "alice"},
     "sessions.delete": {"session": "alice"},
     "sessions.history": {"session": "alice"},
+    "agents.list": {},
     "workers.list": {},
     "workers.stop": {"worker": "w1"},
     "workers.recycle": {"worker": "w1"},
@@ -232,3 +234,13 @@ async def test_explain_is_for_a_session_or_for_an_agent(tmp_path: Path, autojump
         unknown = await world.call("explain", session="bob")
         assert (unknown["session"], unknown["profile"]["agent"]) == ("bob", "main")
         assert await world.call("reload") == {"reloaded": True}
+
+
+async def test_agents_can_be_listed_with_what_they_take(tmp_path: Path, autojump_clock: MockClock) -> None:
+    profiles = ProfilesSettings(agents={"ops": AgentSettings(), "p": AgentSettings(dialect="pi")})
+    async with open_world(tmp_path, profiles=profiles) as world:
+        assert await world.call("agents.list") == [
+            {"name": "main", "dialect": "native", "is_default": True, "client_tools": True},
+            {"name": "ops", "dialect": "native", "is_default": False, "client_tools": True},
+            {"name": "p", "dialect": "pi", "is_default": False, "client_tools": False},
+        ]
