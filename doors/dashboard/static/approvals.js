@@ -1,0 +1,59 @@
+// Tool calls that wait for a person: what is asked, a note, allow or deny.
+
+import { announce } from "./announcer.js";
+import { byId, h, reconcile, setText } from "./dom.js";
+import { plural } from "./format.js";
+
+const MOST = 20;
+
+export class ApprovalsView {
+  #model;
+  #app;
+  #told = new Set();
+
+  constructor(model, app) {
+    this.#model = model;
+    this.#app = app;
+  }
+
+  draw() {
+    const asked = [...this.#model.permissions].map(([key, each]) => ({ key, ...each }));
+    const shown = asked.slice(0, MOST);
+    const hadFocus = byId("approvals").contains(document.activeElement);
+    reconcile(byId("approval-list"), shown, (each) => each.key, (each) => this.#create(each), () => {});
+    byId("approvals").hidden = asked.length === 0;
+    setText(byId("approvals-title"), asked.length > shown.length ? `${asked.length} calls wait for your approval` : "Waiting for your approval");
+    document.title = asked.length > 0 ? `(${asked.length}) pool` : "pool";
+    if (hadFocus && document.activeElement === document.body) this.focus();
+    for (const { key, session, call } of asked) if (!this.#told.has(key)) announce(`Approval needed: ${call.name} in session ${session}`);
+    this.#told = new Set(this.#model.permissions.keys());
+  }
+
+  /** Go to the first call; where there is none, to the list of sessions. */
+  focus() {
+    const first = byId("approval-list").querySelector("input");
+    (first ?? byId("sessions-title")).focus();
+    if (first === null) announce(`${plural(0, "call")} wait for approval`);
+  }
+
+  #create({ session, call }) {
+    const note = h("input", { type: "text", maxlength: "2000", placeholder: "Note to the model (optional)", "aria-label": `Note about ${call.name} in ${session}`, spellcheck: "true" });
+    const button = (label, tone, decision) =>
+      h("button", { type: "button", class: `button ${tone}`, text: label, "aria-label": `${label} ${call.name} in ${session}`, on: { click: () => this.#decide(element, session, call, decision, note.value) } });
+    const open = h("button", { type: "button", class: "link-button", text: session, on: { click: () => this.#app.openSession(session) } });
+    const what = h("div", { class: "asked" }, h("p", {}, h("strong", { text: call.name }), " in ", open), h("pre", { text: call.input_preview, tabindex: "0", "aria-label": "Input of the call" }));
+    const answer = h("div", { class: "answer" }, note, button("Deny", "", "deny"), button("Approve", "primary", "allow"));
+    const element = h("li", { class: "approval", data: { call: call.id } }, what, answer);
+    return element;
+  }
+
+  async #decide(element, session, call, decision, note) {
+    const buttons = element.querySelectorAll(".answer button");
+    for (const button of buttons) button.disabled = true;
+    const params = { session, call_id: call.id, decision, ...(note.trim() ? { note: note.trim() } : {}) };
+    const done = await this.#app.act("decide", params, `${decision === "allow" ? "Approved" : "Denied"}: ${call.name} in ${session}`);
+    for (const button of buttons) button.disabled = false;
+    if (done !== null) this.#model.permissions.delete(`${session}\n${call.id}`);
+    this.#app.mark("approvals");
+  }
+}

@@ -1,0 +1,45 @@
+// The one dialog of the page: questions before something is lost, details, help. Escape closes it.
+
+import { byId, h, setText } from "./dom.js";
+
+/**
+ * Show `body` (elements) under a title. `actions`: `{label, tone?, value, focus?}`; answers with the value of the one
+ * that was chosen, null where the dialog was closed otherwise. Only one dialog is open at a time.
+ */
+export function show(title, body, actions) {
+  const dialog = byId("dialog");
+  if (dialog.open) dialog.close();
+  setText(byId("dialog-title"), title);
+  byId("dialog-body").replaceChildren(...body);
+  const buttons = actions.map((action) =>
+    h("button", { type: "button", class: `button ${action.tone ?? ""}`, text: action.label, autofocus: action.focus, on: { click: () => dialog.close(action.label) } }),
+  );
+  byId("dialog-actions").replaceChildren(...buttons);
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(actions.find((action) => action.label === dialog.returnValue)?.value ?? null), { once: true });
+  });
+}
+
+/** Whether it shall be done. The safe answer has the focus. */
+export async function confirm(title, text, action) {
+  const actions = [
+    { label: "Cancel", value: false, focus: true },
+    { label: action, value: true, tone: "danger" },
+  ];
+  return (await show(title, [h("p", { text })], actions)) === true;
+}
+
+/** A list of facts: pairs of a name and a text. */
+export function facts(pairs) {
+  return h("dl", { class: "facts-list" }, ...pairs.flatMap(([name, value]) => [h("dt", { text: name }), h("dd", { text: value })]));
+}
+
+/** Close the dialog on a click beside it, as people expect. */
+export function prepareDialog() {
+  const dialog = byId("dialog");
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+}

@@ -1,0 +1,80 @@
+// The figures at the top: how many workers, how long things take, how much happens.
+
+import { byId, h, setAttribute, setText } from "./dom.js";
+import { count, percent, plural, rate, size, span } from "./format.js";
+import { Spark } from "./series.js";
+
+const STATES = ["leased", "idle", "starting", "stopping"];
+const TONES = { running: "good", paused: "warn", draining: "warn", closed: "bad" };
+const WINDOW = 60; // seconds that rates are told over
+const STEP = 2;
+
+export class FiguresView {
+  #model;
+  #now;
+  #sparks = {};
+  #stack;
+
+  constructor(model, now) {
+    this.#model = model;
+    this.#now = now;
+    for (const name of ["wait", "turn", "through", "events", "memory"]) this.#sparks[name] = new Spark(byId(`f-${name}`).querySelector("svg"));
+    this.#stack = STATES.map((state) => h("span", { data: { state } }));
+    byId("f-workers").querySelector(".stack").append(...this.#stack);
+  }
+
+  draw() {
+    const { status, series } = this.#model;
+    if (status === null) return;
+    const now = this.#now();
+    this.#head(status);
+    this.#workers(status);
+    this.#latency("wait", status.latency.acquire, series.wait.means(now));
+    this.#latency("turn", status.latency.turn, series.turn.means(now));
+    const turns = series.turns.sums(now);
+    const events = series.events.sums(now);
+    this.#put("through", `${rate(recent(turns, WINDOW))} / min`, `${plural(status.gateway.runs, "run")} under way, ${count(status.latency.turn.count)} turns since the start`, turns);
+    this.#put("events", `${rate(recent(events, 10) / 10)} / s`, `${count(status.gateway.events.last_seq)} since the first`, events);
+    const rss = status.workers.reduce((sum, worker) => sum + (worker.rss ?? 0), 0);
+    const cpu = [...this.#model.load.values()].reduce((sum, share) => sum + share, 0);
+    this.#put("memory", size(rss), `${percent(cpu)} of a processor`, series.memory.means(now));
+  }
+
+  #head(status) {
+    const { mode } = status.pool;
+    setText(byId("mode"), mode);
+    setAttribute(byId("mode"), "data-tone", TONES[mode] ?? "quiet");
+    setText(byId("about"), `up ${span(status.supervisor.uptime)} · pid ${status.supervisor.pid} · v${status.supervisor.version}`);
+    const halted = mode === "paused" || mode === "draining";
+    setText(byId("pause"), halted ? "Resume" : "Pause");
+    byId("drain").hidden = halted;
+    const { store } = status.gateway;
+    const notice = byId("notice");
+    notice.hidden = !store.degraded;
+    if (store.degraded) setText(notice, `The store cannot be written: ${store.last_error}. ${plural(store.rows_waiting, "row")} are held in memory, ${store.lost} lost.`);
+  }
+
+  #workers({ pool }) {
+    const element = byId("f-workers");
+    setText(element.querySelector(".value"), `${pool.total} / ${pool.max}`);
+    const parts = STATES.filter((state) => pool[state] > 0).map((state) => `${pool[state]} ${state}`);
+    setText(element.querySelector(".sub"), parts.join(" · ") || "none alive");
+    this.#stack.forEach((bar, index) => bar.style.setProperty("flex-grow", pool[STATES[index]]));
+    element.querySelector(".stack").style.setProperty("--share", pool.total / Math.max(1, pool.max));
+  }
+
+  #latency(name, latency, values) {
+    const known = latency.count > 0;
+    this.#put(name, known ? span(latency.p50) : "–", known ? `median; 99 of 100 within ${span(latency.p99)}` : "nothing yet", values);
+  }
+
+  #put(name, value, sub, values) {
+    const element = byId(`f-${name}`);
+    setText(element.querySelector(".value"), value);
+    setText(element.querySelector(".sub"), sub);
+    this.#sparks[name].draw(values);
+  }
+}
+
+/** The sum over about the last `seconds`, the step that is not over included. */
+const recent = (sums, seconds) => sums.slice(-Math.ceil(seconds / STEP)).reduce((sum, value) => sum + value, 0);

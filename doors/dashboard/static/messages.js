@@ -1,0 +1,63 @@
+// Messages of a transcript as elements: what people and agents said, calls of tools with what came of them.
+
+import { h } from "./dom.js";
+import { short } from "./format.js";
+
+const MOST = 20_000; // characters of one text
+
+/**
+ * One message, of the bundled agent's shape or pi's: `content` is a text or a list of parts `{type, ...}`. A message
+ * that holds nothing to show has no elements.
+ */
+export function messageElements({ role, content, origin }) {
+  const parts = typeof content === "string" ? [{ type: "text", text: content }] : Array.isArray(content) ? content : [];
+  if (role === "toolResult") return [result(parts.map((part) => part.text ?? "").join("\n"), false)];
+  const said = parts.map((part) => element(part, role, origin));
+  return said.filter((each) => each !== null);
+}
+
+/** A text somebody said; `who`: user or assistant. */
+export function bubble(who, text, isPending = false) {
+  const element = h("div", { class: `said ${who}`, data: isPending ? { pending: "" } : {} });
+  element.append(h("span", { class: "by", text: who === "user" ? "You" : "Agent" }), h("div", { class: "text", text: cut(text) }));
+  return element;
+}
+
+function element(part, role, origin) {
+  switch (part.type) {
+    case "text":
+      return part.text ? bubble(role === "user" && origin !== "summary" ? "user" : "assistant", part.text) : null;
+    case "thinking":
+      return fold("thought", "Thought", part.thinking ?? part.text ?? "");
+    case "tool_use":
+    case "toolCall":
+      return fold("call", `${part.name}  ${preview(part.input ?? part.arguments)}`, JSON.stringify(part.input ?? part.arguments ?? {}, null, 2));
+    case "tool_result":
+      return result(textOf(part.content), part.content?.ok === false || part.is_error === true);
+    case "image":
+      return h("p", { class: "hint", text: "(an image)" });
+    default:
+      return null;
+  }
+}
+
+function result(text, failed) {
+  return fold(failed ? "result failed" : "result", short(text.trimStart(), 160) || "(nothing)", text);
+}
+
+function fold(kind, head, text) {
+  return h("details", { class: `fold ${kind}` }, h("summary", { text: short(head, 160) }), h("pre", { text: cut(text), tabindex: "0" }));
+}
+
+function textOf(content) {
+  const value = content?.data ?? content?.error ?? content;
+  if (typeof value === "string") return value;
+  if (Array.isArray(value)) return value.map((part) => part.text ?? "").join("\n");
+  return JSON.stringify(value ?? "", null, 2);
+}
+
+const preview = (input) => short(typeof input?.command === "string" ? input.command : JSON.stringify(input ?? {}), 140);
+
+function cut(text) {
+  return text.length > MOST ? `${text.slice(0, MOST)}\n… ${text.length - MOST} more characters are in the transcript` : text;
+}

@@ -1,0 +1,168 @@
+// What the page knows: the supervisor's status, its sessions, the latest events. Pure: no element, no clock, no network.
+
+import { Series } from "./series.js";
+import { summarize } from "./summary.js";
+
+const KEPT_EVENTS = 2_000;
+const KEPT_RUNS = 5_000;
+const KEPT_TEXT = 40_000; // of one session's answer that is under way
+const KEPT_LINE = 400;
+const KEPT_SESSIONS = 20_000;
+
+const TEXT = new Set(["text_chunk", "text_snapshot"]);
+const PIECES = new Set(["text_chunk", "think_chunk"]);
+
+/** Whether an event is a piece of an answer or a thought: what comes by the thousand. */
+export const isPiece = (type) => PIECES.has(type);
+
+/** One session as the page shows it. Times are Unix times in seconds. */
+class Session {
+  agent = "";
+  role = "";
+  state = "READY";
+  updatedAt = 0;
+  model = null;
+  /** What was said last, or what goes on, while no answer is under way. */
+  note = "";
+  /** The part of the running turn's answer that is in no transcript yet; it grows without being copied. */
+  live = "";
+  failed = false;
+
+  constructor(key) {
+    this.key = key;
+  }
+
+  /** The end of what was said last, or what goes on. */
+  get line() {
+    return this.live === "" ? this.note : this.live.slice(-KEPT_LINE);
+  }
+}
+
+export class Model {
+  /** The status document, null before the first one. */
+  status = null;
+  sessions = new Map();
+  /** The latest events, oldest first, with a line each; `from` is the number of the first one since the start. */
+  events = [];
+  eventCount = 0;
+  heartbeats = null;
+  /** Tool calls that await approval, by session and call id. */
+  permissions = new Map();
+  /** Whether an event named a session that the list of sessions did not have. */
+  hasStrangers = false;
+  series = { wait: new Series(), turn: new Series(), turns: new Series(), events: new Series(), memory: new Series() };
+  /** What share of a processor each worker has used between the last two status documents, by its id. */
+  load = new Map();
+  #runs = new Map();
+
+  /** Take a status document that came at `now`. */
+  takeStatus(status, now) {
+    this.#takeLoad(this.status, status);
+    this.status = status;
+    this.series.memory.add(now, status.workers.reduce((sum, worker) => sum + (worker.rss ?? 0), 0));
+    this.permissions = new Map(status.gateway.permissions.map((each) => [`${each.session}\n${each.call.id}`, each]));
+  }
+
+  /** Take the answer of `sessions.list`: those that it does not have are gone. */
+  takeSessions(views) {
+    const sessions = new Map();
+    for (const view of views.slice(0, KEPT_SESSIONS)) {
+      const session = this.sessions.get(view.key) ?? new Session(view.key);
+      Object.assign(session, { agent: view.agent, role: view.role, state: view.state, model: view.model });
+      session.updatedAt = Math.max(session.updatedAt, view.updated_at);
+      sessions.set(view.key, session);
+    }
+    this.sessions = sessions;
+    this.hasStrangers = false;
+  }
+
+  /** Take events in their order; the names of what they have changed. */
+  takeEvents(events) {
+    const changed = new Set(["events"]);
+    for (const event of events) this.#take(event, event.data ?? {}, changed);
+    if (this.events.length > 1.5 * KEPT_EVENTS) this.events = this.events.slice(-KEPT_EVENTS);
+    return changed;
+  }
+
+  /** The sessions, those that need somebody first, then those at work, then by the time of their last turn. */
+  sortedSessions() {
+    const rank = { PAUSED: 0, WORKING: 1 };
+    const order = (a, b) => (rank[a.state] ?? 2) - (rank[b.state] ?? 2) || b.updatedAt - a.updatedAt || (a.key < b.key ? -1 : 1);
+    return [...this.sessions.values()].sort(order);
+  }
+
+  /** A worker tells the processor seconds it has used so far; of one that is new nothing can be said yet. */
+  #takeLoad(before, status) {
+    const seconds = before === null ? 0 : status.supervisor.uptime - before.supervisor.uptime;
+    if (before !== null && seconds < 0.2) return; // too short a time to tell
+    const used = new Map((before?.workers ?? []).map((worker) => [worker.id, worker.cpu]));
+    const known = status.workers.filter((worker) => worker.cpu !== null && (used.get(worker.id) ?? null) !== null);
+    this.load = new Map(known.map((worker) => [worker.id, Math.max(0, (worker.cpu - used.get(worker.id)) / seconds)]));
+  }
+
+  #take(event, data, changed) {
+    const { seq, ts, session, channel, type } = event;
+    this.eventCount++;
+    this.events.push({ seq, ts, session, channel, type, run: event.run_id ?? null, line: summarize(type, data) });
+    this.series.events.add(ts);
+    if (type === "run:accepted" || type === "run:start" || type === "done") this.#takeRun(event);
+    if (type.startsWith("permission_")) this.#takePermission(session, type, data, changed);
+    if (type.startsWith("worker_")) changed.add("workers");
+    if (type === "background") changed.add("background");
+    if (session !== "") this.#takeSession(this.#sessionOf(session), event, data, changed);
+  }
+
+  #sessionOf(key) {
+    let session = this.sessions.get(key);
+    if (session === undefined) {
+      session = new Session(key);
+      this.sessions.set(key, session);
+      this.hasStrangers = true;
+    }
+    return session;
+  }
+
+  #takeRun({ run_id: run, type, ts }) {
+    const known = this.#runs.get(run);
+    if (type === "run:accepted") this.#runs.set(run, { accepted: ts, started: null });
+    else if (type === "run:start" && known !== undefined) {
+      known.started = ts;
+      this.series.wait.add(ts, ts - known.accepted);
+    } else if (type === "done") {
+      this.series.turns.add(ts);
+      if (known?.started) this.series.turn.add(ts, ts - known.started);
+      this.#runs.delete(run);
+    }
+    if (this.#runs.size > KEPT_RUNS) this.#runs.delete(this.#runs.keys().next().value);
+  }
+
+  #takePermission(session, type, data, changed) {
+    if (type === "permission_required") this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call });
+    else this.permissions.delete(`${session}\n${data.call_id}`);
+    changed.add("approvals");
+  }
+
+  #takeSession(session, { type, ts, session: key }, data, changed) {
+    changed.add("sessions");
+    if (!isPiece(type)) session.updatedAt = Math.max(session.updatedAt, ts);
+    if (TEXT.has(type)) {
+      const piece = data.delta ?? data.text ?? "";
+      session.live += piece;
+      if (session.live.length > 2 * KEPT_TEXT) session.live = session.live.slice(-KEPT_TEXT);
+      session.failed = false;
+    } else if (type === "state_changed") session.state = data.to;
+    else if (type === "session_deleted") this.sessions.delete(key);
+    else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
+    else if (type === "run:start" || type.startsWith("tool:")) {
+      session.live = "";
+      session.note = type === "run:start" ? "" : summarize(type, data);
+      session.failed = type === "tool:error";
+    } else if (type === "done") {
+      session.note = (data.error?.message ?? data.text ?? session.line).slice(-KEPT_LINE);
+      session.live = "";
+      session.failed = data.reason === "error" || data.reason === "timeout";
+      for (const name of this.permissions.keys()) if (name.startsWith(`${key}\n`)) this.permissions.delete(name);
+      changed.add("approvals");
+    }
+  }
+}

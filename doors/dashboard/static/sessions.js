@@ -1,0 +1,81 @@
+// The list of sessions, each with its last line; a filter; a way to begin one.
+
+import { byId, h, reconcile, setAttribute, setText } from "./dom.js";
+import { show } from "./dialogs.js";
+import { age, plural } from "./format.js";
+import { ItemList } from "./lists.js";
+
+const MOST = 200;
+
+export class SessionsView {
+  #model;
+  #app;
+  #list;
+
+  constructor(model, app) {
+    this.#model = model;
+    this.#app = app;
+    this.#list = new ItemList(byId("sessions"));
+    byId("sessions-filter").addEventListener("input", () => app.mark("sessions"));
+    byId("new-session").addEventListener("click", () => this.begin());
+  }
+
+  draw() {
+    const wanted = byId("sessions-filter").value.trim().toLowerCase();
+    const all = this.#model.sortedSessions();
+    const found = wanted === "" ? all : all.filter((session) => `${session.key} ${session.agent}/${session.role}`.toLowerCase().includes(wanted));
+    const shown = found.slice(0, MOST);
+    const waiting = new Map((this.#model.status?.gateway.lanes.sessions ?? []).map((lane) => [lane.session, lane.waiting]));
+    const now = this.#app.now();
+    reconcile(byId("sessions"), shown, (session) => session.key, (session) => this.#create(session), (element, session) =>
+      update(element, session, { now, waiting: waiting.get(session.key) ?? 0, open: this.#app.openKey() }),
+    );
+    this.#list.settle();
+    setText(byId("sessions-count"), String(all.length));
+    byId("sessions-none").hidden = all.length > 0;
+    byId("sessions-more").hidden = found.length <= shown.length;
+    setText(byId("sessions-more"), `${plural(found.length - shown.length, "more session")}; filter to see them`);
+  }
+
+  focus() {
+    this.#list.focus();
+  }
+
+  /** Ask for a session's name and open it, with a place to write the first prompt. */
+  async begin() {
+    const key = h("input", { id: "begin-key", type: "text", value: `web-${Date.now().toString(36)}`, maxlength: "512", spellcheck: "false", autocomplete: "off", autofocus: true });
+    const agent = h("input", { id: "begin-agent", type: "text", placeholder: "as configured", maxlength: "64", spellcheck: "false", autocomplete: "off" });
+    const field = (label, input) => h("div", { class: "field" }, h("label", { for: input.id, text: label }), input);
+    const dialog = byId("dialog");
+    const enter = (event) => {
+      if (event.key === "Enter" && event.target instanceof HTMLInputElement) dialog.close("Begin");
+    };
+    dialog.addEventListener("keydown", enter);
+    const chosen = await show("New prompt", [field("Session", key), field("Agent", agent)], [
+      { label: "Cancel", value: null },
+      { label: "Begin", value: "begin", tone: "primary" },
+    ]);
+    dialog.removeEventListener("keydown", enter);
+    if (chosen === "begin" && key.value.trim()) this.#app.openSession(key.value.trim(), { agent: agent.value.trim(), write: true });
+  }
+
+  #create(session) {
+    const top = h("span", { class: "session-top" }, h("span", { class: "dot" }), h("span", { class: "key" }), h("span", { class: "badge", hidden: true }), h("span", { class: "when" }));
+    const open = () => this.#app.openSession(session.key);
+    return h("li", {}, h("button", { type: "button", class: "session", data: { item: "" }, tabindex: "-1", on: { click: open } }, top, h("span", { class: "last" })));
+  }
+}
+
+function update(element, session, { now, waiting, open }) {
+  const button = element.firstElementChild;
+  setAttribute(button, "data-state", session.failed && session.state === "READY" ? "FAILED" : session.state);
+  setAttribute(button, "aria-current", session.key === open ? "true" : null);
+  setText(element.querySelector(".key"), session.key);
+  const badge = element.querySelector(".badge");
+  const text = session.state === "PAUSED" ? "approval" : waiting > 0 ? `${waiting} waiting` : "";
+  badge.hidden = text === "";
+  setText(badge, text);
+  const busy = session.state === "READY" ? age(now - session.updatedAt) : session.state.toLowerCase();
+  setText(element.querySelector(".when"), busy);
+  setText(element.querySelector(".last"), session.line.trimEnd().split("\n").at(-1) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
+}
