@@ -72,13 +72,7 @@ class Attachment:
             await self.port.serve(pending)
 
     def _answer_garbage(self, text: str) -> None:
-        try:
-            read_object(text.encode())
-        except UsageError as exc:
-            why = exc.message if text.strip() else ""
-        else:
-            why = "a line break inside of a request"
-        answer = self.port.manners.garbage(why)
+        answer = self.port.manners.garbage(text)
         if answer is not None:
             self.tell((answer,))
 

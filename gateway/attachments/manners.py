@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from errors import PoolError
-from rpc.raw import RawObject
+from errors import PoolError, UsageError
+from rpc.raw import RawObject, read_object
 from wire.messages import Ready
 
-__all__ = ["Kind", "Manners", "raw_object", "without_id"]
+__all__ = ["Kind", "Manners", "raw_object", "why_garbage", "without_id"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -52,8 +52,8 @@ class Manners(Protocol):
         """What a prompt says."""
         ...
 
-    def garbage(self, why: str) -> bytes | None:
-        """The answer to a line that is no request; None where the program says nothing."""
+    def garbage(self, text: str) -> bytes | None:
+        """The answer to a line that is no JSON object; None where the program says nothing."""
         ...
 
     def refusal(self, command: RawObject, error: PoolError) -> bytes:
@@ -79,6 +79,15 @@ class Manners(Protocol):
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
         """The requests that bring another worker to where a setter has brought this one, each under its topic."""
         ...
+
+
+def why_garbage(text: str) -> str:
+    """What is wrong with a line that is no request."""
+    try:
+        read_object(text.encode())
+    except UsageError as exc:
+        return exc.message
+    return "the line holds characters that are no text"
 
 
 def without_id(command: RawObject) -> RawObject:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from errors import PoolError
-from gateway.attachments.manners import Kind, without_id
+from gateway.attachments.manners import Kind, why_garbage, without_id
 from rpc.raw import RawObject, text_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import ErrorBody, Ready
@@ -63,9 +63,9 @@ class NativeManners:
         """See ``Manners``."""
         return _read(command, _Text()).text
 
-    def garbage(self, why: str) -> bytes | None:
+    def garbage(self, text: str) -> bytes | None:
         """See ``Manners``; a blank line is passed over."""
-        return _refusal(_NO_ID, "parse_error", why) if why else None
+        return _refusal(_NO_ID, "parse_error", why_garbage(text)) if text.strip() else None
 
     def refusal(self, command: RawObject, error: PoolError) -> bytes:
         """See ``Manners``."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from errors import PoolError
-from gateway.attachments.manners import Kind, raw_object, without_id
+from gateway.attachments.manners import Kind, raw_object, why_garbage, without_id
 from rpc.pi.forwards import FORWARDED
 from rpc.raw import RawObject, text_of
 from wire.framing import DECODE_ERRORS
@@ -24,6 +24,7 @@ _KINDS = {
     **dict.fromkeys(("set_model", "cycle_model", "set_thinking_level", "cycle_thinking_level"), Kind.SETTER),
     **dict.fromkeys(("set_steering_mode", "set_follow_up_mode", "set_auto_compaction", "set_auto_retry"), Kind.SETTER),
 }
+_PARSE = msgspec.Raw(b'"parse"')
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,17 +61,24 @@ class PiManners:
         """See ``Manners``."""
         return text_of(command, "message") or ""
 
-    def garbage(self, why: str) -> bytes | None:
-        """See ``Manners``."""
-        return _answer(None, "parse", f"Failed to parse command: {why or 'Unexpected end of JSON input'}")
+    def garbage(self, text: str) -> bytes | None:
+        """See ``Manners``; pi takes anything that JavaScript can read for a command, and dies of ``null``."""
+        try:
+            is_value = msgspec.json.decode(text) is not None
+        except DECODE_ERRORS:
+            is_value = False
+        if is_value:
+            return _answer(None, None, "Unknown command: undefined")
+        why = why_garbage(text) if text.strip() else "Unexpected end of JSON input"
+        return _answer(None, _PARSE, f"Failed to parse command: {why}")
 
     def refusal(self, command: RawObject, error: PoolError) -> bytes:
         """See ``Manners``; pi answers a command that it does not know without its id."""
-        name = self.name_of(command)
+        told = command.get("type")
         if self.kind_of(command) is Kind.UNKNOWN:
-            shown = "undefined" if "type" not in command else name or bytes(command["type"]).decode(errors="replace")
-            return _answer(None, name, f"Unknown command: {shown}")
-        return _answer(command.get("id"), name, error.message)
+            shown = "undefined" if told is None else self.name_of(command) or bytes(told).decode(errors="replace")
+            return _answer(None, told, f"Unknown command: {shown}")
+        return _answer(command.get("id"), told, error.message)
 
     def farewell(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
         """See ``Manners``."""
@@ -111,7 +119,7 @@ class PiManners:
         return found
 
 
-def _answer(identity: msgspec.Raw | None, command: str | None, error: str) -> bytes:
+def _answer(identity: msgspec.Raw | None, command: msgspec.Raw | None, error: str) -> bytes:
     members: dict[str, Any] = {} if identity is None else {"id": identity}
     members["type"] = "response"
     if command is not None:

@@ -1,0 +1,159 @@
+"""``pool attach`` with the real pi behind it: what pi says, what it says no more, what becomes of it without its worker."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.supervisor import POOL, Supervisor
+from tests.doors.attach.front import AttachedProgram
+
+pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.timeout(60)]
+
+
+def attach(supervisor: Supervisor, *flags: str) -> AttachedProgram:
+    command = [*POOL, "attach", "--mode", "rpc", "--agent", "pi", *flags]
+    return AttachedProgram(command, POOL_SOCKET=str(supervisor.socket))
+
+
+def prompt(identity: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"id": identity, "type": "prompt", "message": text, **more}
+
+
+def is_end(line: dict[str, Any]) -> bool:
+    return line["type"] == "agent_end"
+
+
+def said(end: dict[str, Any]) -> str:
+    """The last text of a run."""
+    return "".join(part["text"] for part in end["messages"][-1]["content"] if part["type"] == "text")
+
+
+def test_lines_that_are_no_commands_are_answered_as_pi_answers_them(
+    pi_supervisor: Supervisor, pi_command: str, pi_homes: Callable[[], Path]
+) -> None:
+    lines = [
+        b"this is not json",
+        b'{"type":"get_state"',
+        b"",
+        b"[1,2]",
+        b"42",
+        b'{"id":"nt"}',
+        b'{"id":"c1","type":"frobnicate"}',
+    ]
+    lines += [
+        b'{"id":"t","type":5}',
+        b'{"id":"p0","type":"prompt"}',
+        b'{"id":"x","type":"fork"}',
+        b'{"id":"y","type":"steer"}',
+    ]
+    told = []
+    own = AttachedProgram(
+        [pi_command, "--mode", "rpc", "--offline", "--no-session"], PI_CODING_AGENT_DIR=str(pi_homes())
+    )
+    for program in (own, attach(pi_supervisor, "--no-session")):
+        with program:
+            program.say(b"\n".join(lines) + b"\n", {"id": "last", "type": "get_commands"})
+            program.answer("last")
+            answers = [_comparable(line) for line in program.seen if line["type"] == "response"]
+            told.append(sorted(answers, key=json.dumps))
+            assert program.end()[0] == 0
+    assert told[1] == told[0]
+
+
+def _comparable(line: dict[str, Any]) -> dict[str, Any]:
+    if line.get("command") == "parse":
+        line = {**line, "error": line["error"].partition(":")[0]}
+    return line
+
+
+def test_null_is_answered_and_kills_nobody(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "--session", "null") as program:
+        program.say(b"null\n")
+        assert program.until(lambda line: line.get("command") == "parse")["success"] is False
+        assert program.ask({"id": 1, "type": "get_state"})["success"] is True
+
+
+def test_a_large_prompt_and_odd_characters_come_through(pi_supervisor: Supervisor) -> None:
+    text = "\u2028\u2029 " + "x" * 5_000_000 + " the-end"
+    with attach(pi_supervisor, "--session", "large", "--model", "fake/fake-big") as program:
+        program.say((json.dumps(prompt("p", text), ensure_ascii=False) + "\n").encode())
+        program.until(is_end)
+        user = next(line for line in program.seen if line["type"] == "message_end")
+        assert user["message"]["content"] == [{"type": "text", "text": text}]
+
+
+def test_two_front_ends_and_the_terminal_share_one_conversation(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "--session", "shared") as one, attach(pi_supervisor, "--session", "shared") as two:
+        one.say(prompt("same", "from-one"))
+        assert said(two.until(is_end)) == "echo: from-one"
+        two.say(prompt("same", "from-two"))
+        assert said(two.until(is_end)) == "echo: from-two"
+        told = pi_supervisor.prompt("shared", "RECALL")
+        assert "from-one | from-two" in told
+        assert "from-one | from-two" in said(two.until(is_end))
+        one.until(is_end)
+        one.until(is_end)
+        assert "from-one | from-two" in said(one.until(is_end))
+        assert [line["id"] for line in one.seen if line["type"] == "response"] == ["same"]
+        assert [line["id"] for line in two.seen if line["type"] == "response"] == ["same"]
+
+
+def test_a_worker_killed_in_mid_run_ends_it_for_whoever_watches_and_the_next_one_goes_on(
+    pi_supervisor: Supervisor,
+) -> None:
+    with attach(pi_supervisor, "--session", "bereft") as program:
+        program.say(prompt("p1", "remember-this"))
+        program.until(is_end)
+        program.ask({"id": "m", "type": "set_model", "provider": "fake", "modelId": "fake-think"})
+        program.ask({"id": "t", "type": "set_thinking_level", "level": "low"})
+        program.ask({"id": "s", "type": "set_steering_mode", "mode": "all"})
+        program.say(prompt("p2", "HANG"))
+        program.until(lambda line: line["type"] == "message_update")
+        os.kill(pi_supervisor.wait_for_turn("bereft")["pid"], signal.SIGKILL)
+        assert "killed by signal 9" in program.until(is_end)["messages"][0]["errorMessage"]
+        seen = len(program.seen)
+        state = program.ask({"id": "g", "type": "get_state"})["data"]
+        assert (state["model"]["id"], state["thinkingLevel"], state["steeringMode"]) == ("fake-think", "low", "all")
+        assert [line["type"] for line in program.seen[seen:]] == ["response"]
+        program.say(prompt("p3", "RECALL"))
+        assert "remember-this" in said(program.until(is_end))
+
+
+def test_a_new_conversation_is_one_for_all_and_survives_the_worker(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "--session", "anew") as program:
+        program.say(prompt("p1", "the-old"))
+        program.until(is_end)
+        program.ask({"id": "n", "type": "new_session"})
+        program.say(prompt("p2", "the-new"))
+        program.until(is_end)
+        pid = next(worker["pid"] for worker in pi_supervisor.status()["workers"] if worker["session"] == "anew")
+        os.kill(pid, signal.SIGKILL)
+        recalled = pi_supervisor.prompt("anew", "RECALL")
+        assert "the-new" in recalled
+        assert "the-old" not in recalled
+
+
+def test_a_run_time_setting_stays_with_its_session(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "--session", "set") as program:
+        program.ask({"id": "m", "type": "set_model", "provider": "fake", "modelId": "fake-big"})
+        with attach(pi_supervisor, "--session", "unset") as other:
+            assert other.ask({"id": 1, "type": "get_state"})["data"]["model"]["id"] == "fake-1"
+        assert program.ask({"id": 1, "type": "get_state"})["data"]["model"]["id"] == "fake-big"
+
+
+def test_a_flag_that_pi_refuses_ends_it_as_it_would_end_pi(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "-e", "/no/such/extension.ts") as program:
+        code, words = program.wait()
+    assert code == 1
+    assert "Extension path does not exist" in words
+
+
+def test_bash_is_refused_where_the_profile_has_no_such_tool(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "--no-session", "--tools", "read") as program:
+        answer = program.ask({"id": "b", "type": "bash", "command": "echo no"})
+        assert (answer["success"], answer["command"]) == (False, "bash")
