@@ -59,7 +59,9 @@ class Serving:
         """Read the settings again and go by them; on any error the ones that hold stay. Raises SettingsError."""
         async with self._one_at_a_time:
             plan = plan_reload(self._settings, self._reread())
-            if not plan.is_empty:
+            if plan.is_empty:
+                self.prepare_http(self._settings.http)()  # a token's file may be another one under the same name
+            else:
                 await self._apply(plan.settings)
                 self._tell("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
         return {"changed": list(plan.changed), "needs_restart": list(plan.restart)}

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from doors.http.caller import HttpCaller
 from doors.http.figures import HttpFigures
 from doors.http.openings import Opening
 from doors.http.scopes import Scope
@@ -28,8 +29,7 @@ def routes(services: Services) -> Sequence[Opening]:
     """The one opening."""
 
     async def metrics(request: Request) -> Response:
-        identity_of(request)
-        status = await services.status()
+        status = await services.call("status", {}, HttpCaller(identity_of(request), "metrics"))
         registry = CollectorRegistry()
         registry.register(_Picture(families(status, services.figures)))
         encode, kind = choose_encoder(request.headers.get("accept", ""))

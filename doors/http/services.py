@@ -69,7 +69,7 @@ class Services:
         return await self.methods.call(method, raw, caller)
 
     async def status(self) -> StatusDocument:
-        """The status document, at most a second old: asking for it again and again costs nothing."""
+        """The status document, at most a second old: for whoever may ask again and again without a token."""
         now = trio.current_time()
         if self._status is None or now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
