@@ -1,0 +1,12 @@
+"""The OpenAI door: ``/v1/models`` and ``/v1/chat/completions``, so that OpenAI's own clients work unchanged.
+
+``model`` is an agent. ``X-Pool-Session`` or ``user`` names a session of the pool, which other doors may use at the same
+time. A session remembers its conversation: of ``messages`` it is sent what stands behind the last one of the
+assistant. One that has none yet is sent all of them in one text, and so is the session of its own that a request has
+which names none; that one is forgotten afterwards, or, where the client is to carry out tools, when it has come back
+with their results. ``Idempotency-Key`` names the run: the same request again gets the same answer.
+
+What an agent has no way to do is refused where the answer would be another (``n``, ``response_format``, ``stop``,
+``logprobs``, a required ``tool_choice``); other parameters are passed over and named in the header ``X-Pool-Ignored``.
+A whole answer is the agent's final text; a stream also has what it says on the way to it.
+"""

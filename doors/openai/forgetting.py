@@ -1,0 +1,111 @@
+"""Sessions that this door has made for one request are forgotten: when it has been answered, or its run has ended.
+
+One whose agent waits for results of the client's tools is kept for ten minutes; so are those that an earlier life of
+the supervisor has left.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from doors.http.access import Identity
+from doors.http.caller import HttpCaller
+from doors.http.scopes import Scope
+from doors.http.services import Services
+from doors.openai.places import OWN_SESSION
+from errors import PoolError, UsageError
+
+__all__ = ["Forgetting"]
+
+_KEPT_SECONDS = 600.0
+_MOST_KEPT = 1000
+_OURSELVES = Identity("openai", Scope.ADMIN, approvals=False)
+_logger = logging.getLogger("pool.http")
+
+
+class Forgetting:
+    """One for the server's life; a chore of it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._caller = HttpCaller(_OURSELVES, "openai")
+        self._nursery: trio.Nursery | None = None
+        self._kept: dict[str, trio.CancelScope] = {}
+        """Those that wait for a client, the one that waits longest first."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Forget in time, until cancelled. What is left then is the next life's."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                task_status.started()
+                await self._take_over()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def _take_over(self) -> None:
+        try:
+            sessions: Any = await self._services.call("sessions.list", {}, self._caller)
+        except PoolError as exc:
+            _logger.warning("sessions that an earlier life has left are not forgotten: %s", exc)
+            return
+        for view in sessions:
+            if OWN_SESSION.fullmatch(view.key):
+                self.keep(view.key)
+
+    # --- when -------------------------------------------------------------------------------------------------------
+
+    def at_once(self, session: str) -> None:
+        """It has been answered."""
+        self.take(session)
+        self._start(self._forget, session)
+
+    def after(self, end: Callable[[], Awaitable[object]], session: str | None) -> None:
+        """When ``end``, which nobody waits for, has returned or raised PoolError. None: ``end`` is all there is."""
+        self._start(self._forget_after, end, session)
+
+    def keep(self, session: str) -> None:
+        """After some time: the client may come back with results of its tools."""
+        self.take(session)
+        if len(self._kept) >= _MOST_KEPT:
+            self.at_once(next(iter(self._kept)))
+        scope = self._kept[session] = trio.CancelScope()
+        self._start(self._forget_later, session, scope)
+
+    def take(self, session: str) -> None:
+        """The client has come back: it is not forgotten before another of these is called."""
+        scope = self._kept.pop(session, None)
+        if scope is not None:
+            scope.cancel()
+
+    # --- and how ----------------------------------------------------------------------------------------------------
+
+    def _start(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(task, *args)
+
+    async def _forget_after(self, end: Callable[[], Awaitable[object]], session: str | None) -> None:
+        try:
+            await end()
+        except PoolError as exc:
+            _logger.debug("a run cannot be waited for: %s", exc)
+        if session is not None:
+            await self._forget(session)
+
+    async def _forget_later(self, session: str, scope: trio.CancelScope) -> None:
+        with scope:
+            await trio.sleep(_KEPT_SECONDS)
+            del self._kept[session]
+        if not scope.cancelled_caught:
+            await self._forget(session)
+
+    async def _forget(self, session: str) -> None:
+        try:
+            await self._services.call("sessions.delete", {"session": session}, self._caller)
+        except UsageError:
+            _logger.debug("there is no session %s to forget", session)  # its request was refused, or comes twice
+        except PoolError as exc:
+            _logger.warning("session %s was not forgotten: %s", session, exc)

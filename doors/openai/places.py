@@ -1,0 +1,94 @@
+"""Which session a request belongs to, and what its run is called. Pure.
+
+``X-Pool-Session`` names it, else ``user``; a request that names none has a session of its own, which is forgotten when
+it has been answered. Calls of tools that go out from such a one bear its mark in their ids, and so their results find
+back, without the client knowing of sessions at all.
+"""
+
+import hashlib
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from errors import UsageError
+from router.keys import check_session_key
+
+__all__ = ["OWN_SESSION", "SESSION_HEADER", "Place", "find_place"]
+
+SESSION_HEADER = "x-pool-session"
+_KEY_HEADER = "idempotency-key"
+_MOST_KEY = 128
+
+OWN_SESSION = re.compile(r"openai:([0-9a-f]{32})")
+"""Sessions that this door has made for one request each."""
+_OWN_CALL = re.compile(r"call_([0-9a-f]{32})_(.+)", re.DOTALL)
+
+
+class Place(NamedTuple):
+    """Where a run happens."""
+
+    session: str
+    run: str
+    is_ours: bool
+    """Whether the session was made for this request, or for the one whose tools it answers."""
+    is_keyed: bool = False
+    """Whether the client has named the run: then it may have been begun before."""
+
+    def call_out(self, call_id: str) -> str:
+        """The id under which a client is told of a call."""
+        return f"call_{self.session.partition(':')[2]}_{call_id}" if self.is_ours else call_id
+
+    def call_in(self, call_id: str) -> str:
+        """And back."""
+        own = _OWN_CALL.fullmatch(call_id)
+        return own[2] if self.is_ours and own is not None else call_id
+
+
+def find_place(headers: Mapping[str, str], user: str | None, answered: Iterable[str], principal: str) -> Place:
+    """``answered``: ids of calls to which results are brought. Raises UsageError for what cannot be a name."""
+    key = _key(headers.get(_KEY_HEADER))
+    run = key or uuid.uuid4().hex
+    named = _named(headers.get(SESSION_HEADER))
+    if named or user:
+        session = _checked(named, "X-Pool-Session") if named else _checked(user or "", "user")
+        return Place(session, run, is_ours=False, is_keyed=key is not None)
+    mark = _mark_of(answered) or (_derived(principal, key) if key else uuid.uuid4().hex)
+    return Place(f"openai:{mark}", run, is_ours=True, is_keyed=key is not None)
+
+
+def _key(given: str | None) -> str | None:
+    if given is None:
+        return None
+    if not 1 <= len(given) <= _MOST_KEY or not (given.isascii() and given.isprintable()):
+        text = f"the header Idempotency-Key has 1 to {_MOST_KEY} visible ASCII characters"
+        raise UsageError(text, param="Idempotency-Key")
+    return given
+
+
+def _named(header: str | None) -> str | None:
+    """Headers are bytes; a name that is more than ASCII is sent as UTF-8."""
+    if header is None:
+        return None
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError as exc:
+        raise UsageError("the header X-Pool-Session must be UTF-8", param="X-Pool-Session") from exc
+
+
+def _checked(session: str, param: str) -> str:
+    try:
+        return check_session_key(session)
+    except UsageError as exc:
+        raise UsageError(f"{param}: {exc.message}", param=param) from exc
+
+
+def _derived(principal: str, key: str) -> str:
+    """The same request finds the same session, where it is sent again."""
+    return hashlib.sha256(f"{principal}\n{key}".encode()).hexdigest()[:32]
+
+
+def _mark_of(answered: Iterable[str]) -> str | None:
+    """The one session that the calls went out from."""
+    marks = {own[1] if (own := _OWN_CALL.fullmatch(call)) else None for call in answered}
+    return marks.pop() if len(marks) == 1 else None

@@ -1,0 +1,88 @@
+"""An answer as a stream of server-sent events, each as soon as the agent says it.
+
+The stream begins with the first word, or when the agent has been silent for some time: what goes wrong before has a
+status of its own, what goes wrong later is the stream's last message.
+"""
+
+import trio
+from starlette.types import Receive, Scope, Send
+
+from doors.http.refusals import told
+from doors.http.sse import STREAM_HEADERS
+from doors.openai.answers import WAITING, Chunks, message
+from doors.openai.asking import Asking
+from doors.openai.refusals import error_body, render
+from doors.openai.words import Words
+from errors import PoolError
+
+__all__ = ["CompletionStream"]
+
+_QUIET_SECONDS = 15.0
+"""After so long without a word a comment is sent: proxies keep the connection, a peer that has gone is noticed."""
+
+Headers = dict[str, str]
+
+
+class CompletionStream:
+    """One answer. It holds a piece at a time: whoever reads slowly is waited for, and the run is not."""
+
+    def __init__(self, asking: Asking, chunks: Chunks, headers: Headers) -> None:
+        self._asking = asking
+        self._chunks = chunks
+        self._headers = [*STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in headers.items())]
+        self._words = Words()
+        self._error: PoolError | None = None
+        self._has_begun = False
+        self._has_left = False
+        self._pieces, self._taken = trio.open_memory_channel[bytes](0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, unless the peer leaves."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ask, receive)
+            await self._write(send)
+        if self._has_left:
+            return
+        if self._error is not None and not self._has_begun:
+            await render(self._error)(scope, receive, send)
+            return
+        last = b"" if self._error is None else message(error_body(self._error))
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    async def _ask(self, receive: Receive) -> None:
+        async with self._pieces:
+            try:
+                outcome = await self._asking.answer(receive, self._take)
+            except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
+                self._error = told(exc, "a completion")
+                return
+            self._has_left = outcome is None
+            if outcome is not None:
+                rest = outcome.text if not self._words.has_spoken else ""
+                said = self._chunks.text(rest) if rest else b""
+                await self._pieces.send(said + self._chunks.end(outcome))
+
+    async def _take(self, _event: str, data: bytes) -> None:
+        text = self._words.take(data)
+        if text:
+            await self._pieces.send(self._chunks.text(text))
+        else:
+            await trio.lowlevel.checkpoint()
+
+    # --- what is answered ---------------------------------------------------------------------------------------------
+
+    async def _write(self, send: Send) -> None:
+        """Until there is no more. Nobody else writes, so that a piece is whole or the peer is gone."""
+        while True:
+            piece = WAITING
+            with trio.move_on_after(_QUIET_SECONDS):
+                try:
+                    piece = await self._taken.receive()
+                except trio.EndOfChannel:
+                    return
+            if not self._has_begun:
+                self._has_begun = True
+                await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            await send({"type": "http.response.body", "body": piece, "more_body": True})

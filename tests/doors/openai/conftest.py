@@ -1,0 +1,89 @@
+"""What the tests with the official client share: a real ``pool run`` with an HTTP door, and clients of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import OpenAI
+
+from tests.acceptance.supervisor import Supervisor, running_supervisor
+
+TOKEN = "a-token-of-the-tests-0123456789"
+READER = "a-token-that-may-look-0123456789"
+SETTINGS = f"""
+[pool]
+min = 0
+max = 2
+[gateway.queue]
+cap = 1
+overflow = "new"
+[http]
+bind = "127.0.0.1:0"
+token = "{TOKEN}"
+[http.tokens.reader]
+token = "{READER}"
+[agents.ops]
+append_system_prompt = "Operate."
+[agents.quick]
+timeout_seconds = 0.3
+[agents.p]
+dialect = "pi"
+command = ["/nowhere/pi"]
+"""
+
+
+class Pool:
+    """A supervisor, and where its HTTP door is."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.url = str(supervisor.status()["supervisor"]["http"]["url"])
+
+    def client(self, token: str = TOKEN, **options: Any) -> OpenAI:
+        """The official client, which tries nothing twice unless told to."""
+        return OpenAI(base_url=f"{self.url}/v1", api_key=token, **{"max_retries": 0, "timeout": 20, **options})
+
+    def sessions(self) -> list[str]:
+        return [session["key"] for session in self.call("sessions.list")]
+
+    def call(self, method: str, **params: Any) -> Any:
+        """What the method answers over HTTP."""
+        with self.client() as client:
+            return client.post(f"{self.url}/api/{method}", body=params, cast_to=object)
+
+
+@contextmanager
+def running_pool(directory: Path, settings: str = SETTINGS) -> Iterator[Pool]:
+    config = directory / "pool.toml"
+    config.write_text(settings)
+    with running_supervisor(directory / "data", "--config", str(config)) as supervisor:
+        yield Pool(supervisor)
+
+
+@pytest.fixture(scope="package")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """One for all tests that leave it as it was."""
+    with running_pool(tmp_path_factory.mktemp("openai")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(pool: Pool) -> Iterator[OpenAI]:
+    with pool.client() as opened:
+        yield opened
+
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(client: OpenAI) -> Ask:
+    """Asks the bundled agent; a text, or messages."""
+
+    def ask_it(messages: Any, **options: Any) -> Any:
+        said = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        return client.chat.completions.create(**{"model": "main", "messages": said, **options})
+
+    return ask_it
