@@ -1,0 +1,139 @@
+"""WebSockets through the HTTP door, whatever is spoken on them: the same checks, and bounds until a token is shown."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, CloseConnection, Message, RejectConnection, Request, TextMessage
+from wsproto.extensions import PerMessageDeflate
+
+from doors.http import routes
+from doors.http.openings import Opening
+from doors.http.scopes import Scope
+from doors.http.services import Services, identity_of, prove, visit_of
+from tests.doors.http.conftest import Connect, Door, Open
+from tests.doors.http.peer import TOKEN, HttpPeer
+
+
+class Socket:
+    """A client's side of a WebSocket."""
+
+    def __init__(self, peer: HttpPeer) -> None:
+        self._peer = peer
+        self._ws = WSConnection(ConnectionType.CLIENT)
+
+    async def open(self, path: str, extensions: Sequence[Any] = (), **headers: str) -> Any:
+        """The answer to the handshake."""
+        given = {"authorization": f"Bearer {self._peer.token}"} if self._peer.token else {}
+        fields = [(name.encode(), value.encode()) for name, value in {**given, **headers}.items()]
+        await self.send(Request(self._peer.host, path, extensions=list(extensions), extra_headers=fields))
+        return await self.receive()
+
+    async def send(self, event: Any) -> None:
+        await self._peer.send_raw(self._ws.send(event))
+
+    async def say(self, text: str) -> Any:
+        """Send a text; what comes back."""
+        await self.send(Message(data=text))
+        return await self.receive()
+
+    async def receive(self) -> Any:
+        while (event := next(self._ws.events(), None)) is None:
+            self._ws.receive_data(await self._peer.stream.receive_some(65536) or None)
+        return event
+
+
+@pytest.fixture
+async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
+    """With a socket for everybody, where the first message is a token, and one for whoever may write."""
+
+    def openings(services: Services) -> list[Opening]:
+        async def echo(socket: WebSocket) -> None:
+            await socket.accept()
+            try:
+                while True:
+                    text = await socket.receive_text()
+                    identity = services.access.authenticate(text)
+                    if identity is not None:
+                        prove(socket, identity)
+                    known = visit_of(socket).identity
+                    await socket.send_text(f"{known.name if known else 'nobody'} {len(text)}")
+            except WebSocketDisconnect:
+                return
+
+        async def whoami(socket: WebSocket) -> None:
+            await socket.accept()
+            await socket.send_text(identity_of(socket).name)
+            await socket.close()
+
+        return [
+            Opening("/open", echo, None, is_socket=True),
+            Opening("/closed", whoami, Scope.WRITE, is_socket=True),
+        ]
+
+    monkeypatch.setattr(routes, "DOORS", (openings,))
+    return await open_door()
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/open", {"origin": "http://evil.example"}, 403),
+        ("/open", {"origin": "null", "authorization": f"Bearer {TOKEN}"}, 403),
+        ("/closed", {}, 401),
+        ("/closed", {"authorization": "Bearer a-forged-token-0123456789"}, 401),
+        ("/nothing", {"authorization": f"Bearer {TOKEN}"}, 403),
+    ],
+)
+async def test_a_handshake_is_refused_as_a_request_would_be(
+    door: Door, connect: Connect, path: str, headers: dict[str, str], status: int
+) -> None:
+    answer = await Socket(await connect(door, None)).open(path, **headers)
+    assert isinstance(answer, RejectConnection)
+    assert answer.status_code == status
+
+
+async def test_a_token_in_the_handshake_opens_what_needs_one(door: Door, connect: Connect) -> None:
+    socket = Socket(await connect(door))
+    assert isinstance(await socket.open("/closed"), AcceptConnection)
+    assert (await socket.receive()).data == "http"
+    assert isinstance(await socket.receive(), CloseConnection)
+
+
+async def test_messages_are_small_until_a_token_is_shown(door: Door, connect: Connect) -> None:
+    socket = Socket(await connect(door, None))
+    await socket.open("/open")
+    assert (await socket.say("x" * 60_000)).data == "nobody 60000"
+    closed = await socket.say("x" * 70_000)
+    assert (type(closed), closed.code) == (CloseConnection, 1009)
+
+
+async def test_a_token_shown_in_a_message_lets_messages_be_as_large_as_bodies(door: Door, connect: Connect) -> None:
+    socket = Socket(await connect(door, None))
+    await socket.open("/open")
+    assert (await socket.say(TOKEN)).data.startswith("http ")
+    assert (await socket.say("x" * 90_000)).data == "http 90000"
+    assert (await socket.say("x" * 110_000)).code == 1009
+
+
+async def test_no_compression_is_offered(door: Door, connect: Connect) -> None:
+    socket = Socket(await connect(door))
+    answer = await socket.open("/open", extensions=[PerMessageDeflate()])
+    assert isinstance(answer, AcceptConnection)
+    assert not answer.extensions
+    assert isinstance(await socket.say("hello"), TextMessage)
+
+
+async def test_a_socket_without_a_token_gives_way_and_one_with_stays(door: Door, connect: Connect) -> None:
+    proven, stranger = Socket(await connect(door, None)), Socket(await connect(door, None))
+    for socket in (proven, stranger):
+        await socket.open("/open")
+    await proven.say(TOKEN)
+    for _ in range(3):
+        with trio.fail_after(5):
+            assert (await (await connect(door)).call("GET", "/nothing")).status == 404
+    assert door.figures.evicted == 1
+    assert (await proven.say("still here")).data == "http 10"
