@@ -52,8 +52,6 @@ export class ApprovalsView {
     for (const button of buttons) button.disabled = true;
     const params = { session, call_id: call.id, decision, ...(note.trim() ? { note: note.trim() } : {}) };
     const done = await this.#app.act("decide", params, `${decision === "allow" ? "Approved" : "Denied"}: ${call.name} in ${session}`);
-    for (const button of buttons) button.disabled = false;
-    if (done !== null) this.#model.permissions.delete(`${session}\n${call.id}`);
-    this.#app.mark("approvals");
+    if (done === null) for (const button of buttons) button.disabled = false;
   }
 }

@@ -5,6 +5,7 @@ import { count, percent, plural, rate, size, span } from "./format.js";
 import { Spark } from "./series.js";
 
 const STATES = ["leased", "idle", "starting", "stopping"];
+const FREE = "free";
 const TONES = { running: "good", paused: "warn", draining: "warn", closed: "bad" };
 const WINDOW = 60; // seconds that rates are told over
 const STEP = 2;
@@ -19,7 +20,7 @@ export class FiguresView {
     this.#model = model;
     this.#now = now;
     for (const name of ["wait", "turn", "through", "events", "memory"]) this.#sparks[name] = new Spark(byId(`f-${name}`).querySelector("svg"));
-    this.#stack = STATES.map((state) => h("span", { data: { state } }));
+    this.#stack = [...STATES, FREE].map((state) => h("span", { data: { state } }));
     byId("f-workers").querySelector(".stack").append(...this.#stack);
   }
 
@@ -33,7 +34,7 @@ export class FiguresView {
     this.#latency("turn", status.latency.turn, series.turn.means(now));
     const turns = series.turns.sums(now);
     const events = series.events.sums(now);
-    this.#put("through", `${rate(recent(turns, WINDOW))} / min`, `${plural(status.gateway.runs, "run")} under way, ${count(status.latency.turn.count)} turns since the start`, turns);
+    this.#put("through", `${rate(recent(turns, WINDOW))} / min`, `${plural(status.gateway.runs, "run")} under way`, turns);
     this.#put("events", `${rate(recent(events, 10) / 10)} / s`, `${count(status.gateway.events.last_seq)} since the first`, events);
     const rss = status.workers.reduce((sum, worker) => sum + (worker.rss ?? 0), 0);
     const cpu = [...this.#model.load.values()].reduce((sum, share) => sum + share, 0);
@@ -59,13 +60,16 @@ export class FiguresView {
     setText(element.querySelector(".value"), `${pool.total} / ${pool.max}`);
     const parts = STATES.filter((state) => pool[state] > 0).map((state) => `${pool[state]} ${state}`);
     setText(element.querySelector(".sub"), parts.join(" · ") || "none alive");
-    this.#stack.forEach((bar, index) => bar.style.setProperty("flex-grow", pool[STATES[index]]));
-    element.querySelector(".stack").style.setProperty("--share", pool.total / Math.max(1, pool.max));
+    const shares = [...STATES.map((state) => pool[state]), Math.max(0, pool.max - pool.total)];
+    this.#stack.forEach((bar, index) => {
+      bar.hidden = shares[index] === 0;
+      bar.style.setProperty("flex-grow", shares[index]);
+    });
   }
 
   #latency(name, latency, values) {
     const known = latency.count > 0;
-    this.#put(name, known ? span(latency.p50) : "–", known ? `median; 99 of 100 within ${span(latency.p99)}` : "nothing yet", values);
+    this.#put(name, known ? span(latency.p50) : "–", known ? `median · p99 ${span(latency.p99)}` : "nothing yet", values);
   }
 
   #put(name, value, sub, values) {

@@ -130,9 +130,10 @@ class Dashboard {
   }
 
   async #syncSessions() {
+    const asked = this.#model.eventCount;
     const views = await this.ask("sessions.list");
     if (views === null) return;
-    this.#model.takeSessions(views);
+    this.#model.takeSessions(views, asked);
     this.#frames.mark("sessions", "conversation");
   }
 

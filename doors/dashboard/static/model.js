@@ -27,6 +27,8 @@ class Session {
   /** The part of the running turn's answer that is in no transcript yet; it grows without being copied. */
   live = "";
   failed = false;
+  /** How many events there had been when its state changed last. */
+  changed = 0;
 
   constructor(key) {
     this.key = key;
@@ -54,24 +56,31 @@ export class Model {
   /** What share of a processor each worker has used between the last two status documents, by its id. */
   load = new Map();
   #runs = new Map();
+  /** Seqs of decisions that no status document has been told of yet, by session and call id. */
+  #decided = new Map();
 
   /** Take a status document that came at `now`. */
   takeStatus(status, now) {
     this.#takeLoad(this.status, status);
     this.status = status;
     this.series.memory.add(now, status.workers.reduce((sum, worker) => sum + (worker.rss ?? 0), 0));
-    this.permissions = new Map(status.gateway.permissions.map((each) => [`${each.session}\n${each.call.id}`, each]));
+    this.#takeAsked(status.gateway);
   }
 
-  /** Take the answer of `sessions.list`: those that it does not have are gone. */
-  takeSessions(views) {
+  /**
+   * Take the answer of `sessions.list` that was asked for when there had been `asked` events. Sessions that it does not
+   * have are gone; what events have said since then is newer than it.
+   */
+  takeSessions(views, asked) {
     const sessions = new Map();
     for (const view of views.slice(0, KEPT_SESSIONS)) {
       const session = this.sessions.get(view.key) ?? new Session(view.key);
-      Object.assign(session, { agent: view.agent, role: view.role, state: view.state, model: view.model });
+      Object.assign(session, { agent: view.agent, role: view.role, model: view.model });
+      if (session.changed <= asked) session.state = view.state;
       session.updatedAt = Math.max(session.updatedAt, view.updated_at);
       sessions.set(view.key, session);
     }
+    for (const [key, session] of this.sessions) if (session.changed > asked && !sessions.has(key)) sessions.set(key, session);
     this.sessions = sessions;
     this.hasStrangers = false;
   }
@@ -91,6 +100,18 @@ export class Model {
     return [...this.sessions.values()].sort(order);
   }
 
+  /** Calls that wait, as a status document says; an event that is newer than the document knows better. */
+  #takeAsked({ permissions, events }) {
+    const asked = new Map();
+    for (const { session, call } of permissions) {
+      const key = `${session}\n${call.id}`;
+      if ((this.#decided.get(key) ?? 0) <= events.last_seq) asked.set(key, this.permissions.get(key) ?? { session, call, seq: 0 });
+    }
+    for (const [key, each] of this.permissions) if (each.seq > events.last_seq) asked.set(key, each);
+    for (const [key, seq] of this.#decided) if (seq <= events.last_seq) this.#decided.delete(key);
+    this.permissions = asked;
+  }
+
   /** A worker tells the processor seconds it has used so far; of one that is new nothing can be said yet. */
   #takeLoad(before, status) {
     const seconds = before === null ? 0 : status.supervisor.uptime - before.supervisor.uptime;
@@ -106,7 +127,7 @@ export class Model {
     this.events.push({ seq, ts, session, channel, type, run: event.run_id ?? null, line: summarize(type, data) });
     this.series.events.add(ts);
     if (type === "run:accepted" || type === "run:start" || type === "done") this.#takeRun(event);
-    if (type.startsWith("permission_")) this.#takePermission(session, type, data, changed);
+    if (type.startsWith("permission_")) this.#takePermission(event, data, changed);
     if (type.startsWith("worker_")) changed.add("workers");
     if (type === "background") changed.add("background");
     if (session !== "") this.#takeSession(this.#sessionOf(session), event, data, changed);
@@ -136,13 +157,19 @@ export class Model {
     if (this.#runs.size > KEPT_RUNS) this.#runs.delete(this.#runs.keys().next().value);
   }
 
-  #takePermission(session, type, data, changed) {
-    if (type === "permission_required") this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call });
-    else this.permissions.delete(`${session}\n${data.call_id}`);
+  #takePermission({ seq, session, type }, data, changed) {
+    if (type === "permission_required") {
+      this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call, seq });
+    } else this.#forgetPermission(`${session}\n${data.call_id}`, seq);
     changed.add("approvals");
   }
 
-  #takeSession(session, { type, ts, session: key }, data, changed) {
+  #forgetPermission(key, seq) {
+    this.permissions.delete(key);
+    this.#decided.set(key, seq);
+  }
+
+  #takeSession(session, { seq, type, ts, session: key }, data, changed) {
     changed.add("sessions");
     if (!isPiece(type)) session.updatedAt = Math.max(session.updatedAt, ts);
     if (TEXT.has(type)) {
@@ -150,7 +177,7 @@ export class Model {
       session.live += piece;
       if (session.live.length > 2 * KEPT_TEXT) session.live = session.live.slice(-KEPT_TEXT);
       session.failed = false;
-    } else if (type === "state_changed") session.state = data.to;
+    } else if (type === "state_changed") Object.assign(session, { state: data.to, changed: this.eventCount });
     else if (type === "session_deleted") this.sessions.delete(key);
     else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
     else if (type === "run:start" || type.startsWith("tool:")) {
@@ -161,7 +188,7 @@ export class Model {
       session.note = (data.error?.message ?? data.text ?? session.line).slice(-KEPT_LINE);
       session.live = "";
       session.failed = data.reason === "error" || data.reason === "timeout";
-      for (const name of this.permissions.keys()) if (name.startsWith(`${key}\n`)) this.permissions.delete(name);
+      for (const name of this.permissions.keys()) if (name.startsWith(`${key}\n`)) this.#forgetPermission(name, seq);
       changed.add("approvals");
     }
   }

@@ -48,7 +48,9 @@ export class SessionsView {
     const field = (label, input) => h("div", { class: "field" }, h("label", { for: input.id, text: label }), input);
     const dialog = byId("dialog");
     const enter = (event) => {
-      if (event.key === "Enter" && event.target instanceof HTMLInputElement) dialog.close("Begin");
+      if (event.key !== "Enter" || !(event.target instanceof HTMLInputElement)) return;
+      event.preventDefault(); // else the button that gets the focus back is pressed by the same key
+      dialog.close("Begin");
     };
     dialog.addEventListener("keydown", enter);
     const chosen = await show("New prompt", [field("Session", key), field("Agent", agent)], [

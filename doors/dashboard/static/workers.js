@@ -93,12 +93,18 @@ function updateTile(element, worker, load) {
   setText(part("state"), worker.retiring ? `${state}, retiring` : state);
   setText(part("who"), worker.session ?? `${worker.agent}/${worker.role}`);
   setAttribute(part("who"), "data-free", worker.session === null ? "" : null);
-  setText(part("age"), worker.turn_age === null ? plural(worker.turns, "turn") : span(Math.floor(worker.turn_age)));
+  setText(part("age"), whatFor(worker));
   setText(part("rss"), size(worker.rss));
   setText(part("cpu"), percent(load));
   const words = [`Worker ${worker.id}`, state, worker.session && `session ${worker.session}`];
   if (worker.turn_age !== null) words.push("in a turn");
   setAttribute(element.firstElementChild, "aria-label", words.filter(Boolean).join(", "));
+}
+
+/** How long its turn takes, what keeps it without one, or how much it has done. */
+function whatFor(worker) {
+  if (worker.turn_age !== null) return span(worker.turn_age < 10 ? worker.turn_age : Math.floor(worker.turn_age));
+  return worker.background > 0 ? `${worker.background} in background` : plural(worker.turns, "turn");
 }
 
 function updateWaiter(element, waiter) {

@@ -1,0 +1,139 @@
+"""Conversations in the browser: an answer that streams, a worker that dies, calls that are approved, texts that bite."""
+
+import os
+import signal
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.doors.dashboard.conftest import OpenPage
+from tests.doors.dashboard.site import Site
+
+pytestmark = [pytest.mark.process, pytest.mark.browser]
+
+HOSTILE = "<script>window.taken = 1</script><img src=x onerror='window.taken = 2'><b>bold</b> &amp; &lt;"
+
+
+def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    page = visit.page
+    page.locator("#new-session").click()
+    page.locator("#begin-key").fill("streaming")
+    page.locator("#begin-key").press("Enter")
+    expect(page.locator("#prompt")).to_be_focused()
+    visit.send("PIECES=40 DELAY=50")
+    live = page.locator("#history [data-live] .text")
+    expect(live).to_contain_text("piece 3 ")
+    assert "piece 39" not in live.inner_text()
+    expect(page.locator("#conversation-state")).to_have_text("working")
+    expect(page.locator("#sessions .session[aria-current]")).to_contain_text("piece")
+    visit.keep("streaming")
+    answer = page.locator("#history .said.assistant .text")
+    expect(answer).to_contain_text("piece 39")
+    expect(page.locator("#conversation-state")).to_have_text("ready")
+    expect(page.locator("#history [data-live]")).to_have_count(0)
+    expect(answer).to_have_count(1)
+    expect(page.locator("#history .said.user .text")).to_have_text(["PIECES=40 DELAY=50"])
+    expect(page.locator("#history [data-pending]")).to_have_count(0)
+
+
+def test_an_answer_that_another_front_end_asked_for_is_shown_too(site: Site, open_page: OpenPage) -> None:
+    site.say("shared", "ECHO:from before")
+    visit = open_page(site)
+    page = visit.page
+    visit.open_session("shared")
+    expect(page.locator("#history .said.assistant .text")).to_have_text(["from before"])
+    site.say("shared", "ECHO:from elsewhere")
+    expect(page.locator("#history .said.assistant .text")).to_have_text(["from before", "from elsewhere"])
+    expect(page.locator("#history .said.user .text")).to_have_text(["ECHO:from before", "ECHO:from elsewhere"])
+
+
+def test_a_turn_can_be_aborted(site: Site, open_page: OpenPage) -> None:
+    site.begin("long", "PIECES=500 DELAY=50")
+    visit = open_page(site)
+    visit.open_session("long")
+    expect(visit.page.locator("#history [data-live]")).to_contain_text("piece")
+    visit.page.locator("#abort").click()
+    expect(visit.page.locator("#conversation-state")).to_have_text("ready")
+    expect(visit.page.locator("#abort")).to_be_hidden()
+
+
+def test_a_worker_that_is_killed_is_replaced_before_the_eyes_and_its_conversation_goes_on(
+    site: Site, open_page: OpenPage
+) -> None:
+    site.say("mortal", "My number is 1815.")
+    visit = open_page(site)
+    page = visit.page
+    visit.open_session("mortal")
+    visit.send("PIECES=400 DELAY=25")
+    expect(page.locator("#history [data-live]")).to_contain_text("piece")
+    victim = site.worker_of("mortal")
+    tile = page.get_by_role("button", name=f"Worker {victim['id']},")
+    expect(tile).to_contain_text("mortal")
+    os.kill(victim["pid"], signal.SIGKILL)
+    expect(tile).to_have_count(0)
+    expect(page.locator("#history .trouble")).to_contain_text(victim["id"])
+    expect(page.locator("#events .event[data-tone=bad] .type").first).to_have_text("done")
+    visit.send("RECALL")
+    expect(page.locator("#history .said.assistant .text").last).to_contain_text("My number is 1815.")
+    heir = site.worker_of("mortal")
+    assert heir["id"] != victim["id"]
+    expect(page.get_by_role("button", name=f"Worker {heir['id']},")).to_contain_text("mortal")
+    visit.keep("worker-replaced")
+
+
+def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_model(
+    site: Site, open_page: OpenPage
+) -> None:
+    visit = open_page(site)
+    page = visit.page
+    ask = 'TOOL:exec {"command": "echo it-was-done"} TELL'
+    first = site.begin("asking", ask, agent="careful")
+    card = page.locator(".approval")
+    expect(card).to_contain_text("echo it-was-done")
+    expect(page).to_have_title("(1) pool")
+    expect(page.locator("#announcer")).to_contain_text("Approval needed: exec in session asking")
+    expect(page.locator("#sessions .session", has_text="asking")).to_have_attribute("data-state", "PAUSED")
+    visit.keep("approval")
+    card.get_by_role("button", name="Approve exec in asking").click()
+    expect(page.locator("#approvals")).to_be_hidden()
+    assert site.call("agent.wait", run_id=first)["text"].strip() == "it-was-done"
+    second = site.begin("asking", ask)
+    card.get_by_label("Note about exec in asking").fill("not on a Friday")
+    card.get_by_role("button", name="Deny exec in asking").click()
+    expect(page.locator("#approvals")).to_be_hidden()
+    assert "not on a Friday" in site.call("agent.wait", run_id=second)["text"]
+    expect(page).to_have_title("pool")
+
+
+def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    page = visit.page
+    site.begin(f"key{HOSTILE}", f"ECHO:{HOSTILE}")
+    row = page.locator("#sessions .session", has_text="window.taken = 1")
+    expect(row.locator(".key")).to_have_text(f"key{HOSTILE}")
+    expect(row.locator(".last")).to_have_text(HOSTILE)
+    row.click()
+    expect(page.locator("#history .said.assistant .text")).to_have_text(HOSTILE)
+    expect(page.locator("#history .said.user .text")).to_have_text(f"ECHO:{HOSTILE}")
+    expect(page.locator("#conversation-title")).to_have_text(f"key{HOSTILE}")
+    expect(page.locator("#events .event", has_text="window.taken").first).to_be_attached()
+    site.begin("asks", f'TOOL:exec {{"command": "echo {HOSTILE.replace(chr(34), "")}"}} TELL', agent="careful")
+    expect(page.locator(".approval pre")).to_contain_text("<img src=x")
+    assert page.evaluate("[window.taken, document.querySelectorAll('img, b').length]") == [None, 0]
+    visit.keep("escaped")
+    page.locator(".approval").get_by_role("button", name="Deny").click()
+    expect(page.locator("#approvals")).to_be_hidden()
+
+
+def test_a_refused_prompt_is_told_and_not_lost(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    page = visit.page
+    page.locator("#new-session").click()
+    page.locator("#begin-key").fill("nobody")
+    page.locator("#begin-agent").fill("no-such-agent")
+    page.get_by_role("button", name="Begin").click()
+    visit.send("hello there")
+    expect(page.locator(".toast[data-tone=bad]")).to_contain_text("no-such-agent")
+    expect(page.locator("#prompt")).to_have_value("hello there")
+    expect(page.locator("#history .said")).to_have_count(0)

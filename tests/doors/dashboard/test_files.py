@@ -1,0 +1,106 @@
+"""The dashboard's files as they are sent: their types, what a browser may do with them, and that there are no others."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from doors.dashboard.assets import load_assets
+from doors.dashboard.routes import POLICY
+from tests.doors.dashboard.site import Site
+
+ASSETS = load_assets()
+SOURCES = {name: asset.body.decode() for name, asset in ASSETS.items()}
+
+
+def test_every_file_has_the_type_that_browsers_insist_on() -> None:
+    types = {Path(name).suffix: asset.media_type.partition(";")[0] for name, asset in ASSETS.items()}
+    assert types == {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def test_a_file_that_no_browser_is_to_have_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<p>")
+    (tmp_path / "notes.py").write_text("secret = 1")
+    (tmp_path / "noname").write_text("")
+    (tmp_path / "folder.js").mkdir()
+    assert list(load_assets(tmp_path)) == ["page.html"]
+
+
+def test_the_tag_of_a_file_is_that_of_its_content(tmp_path: Path) -> None:
+    for name, text in (("a.js", "1"), ("b.js", "1"), ("c.js", "2")):
+        (tmp_path / name).write_text(text)
+    tags = {name: asset.etag for name, asset in load_assets(tmp_path).items()}
+    assert tags["a.js"] == tags["b.js"] != tags["c.js"]
+
+
+def test_what_a_file_names_is_there() -> None:
+    named = {name for text in SOURCES.values() for name in re.findall(r'"(?:/assets|\.)/([\w.-]+)"', text)}
+    assert named <= set(ASSETS)
+    assert set(ASSETS) - named == {"index.html"}
+
+
+@pytest.mark.parametrize("name", sorted(ASSETS))
+def test_no_file_has_inline_code_or_makes_markup_out_of_text_or_names_another_server(name: str) -> None:
+    text = SOURCES[name]
+    sinks = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|createContextualFragment"
+    assert re.findall(sinks, text) == []
+    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:", text) == []
+    assert {url for url in re.findall(r"https?://[^\"'\s]+", text) if "www.w3.org" not in url} == set()
+
+
+def test_every_module_says_first_what_it_is_for() -> None:
+    silent = [name for name, text in SOURCES.items() if name.endswith((".js", ".css")) and text[:2] not in ("//", "/*")]
+    assert silent == []
+
+
+def test_no_module_is_longer_than_can_be_read_in_one_go() -> None:
+    assert [name for name, text in SOURCES.items() if len(text.splitlines()) > 400] == []
+
+
+# --- as they are sent -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+def test_the_page_and_its_files_come_to_everybody_with_a_strict_policy(site: Site) -> None:
+    for path, name in (("/", "index.html"), ("/assets/main.js", "main.js"), ("/assets/icon.svg", "icon.svg")):
+        status, headers, body = site.get(path)
+        assert (status, body) == (200, ASSETS[name].body)
+        assert headers["content-type"] == ASSETS[name].media_type
+        assert headers["content-security-policy"] == POLICY
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-cache"
+        assert "set-cookie" not in headers
+    assert "unsafe" not in POLICY
+    assert "connect-src 'self'" in POLICY
+
+
+@pytest.mark.process
+def test_a_browser_that_has_a_file_is_sent_none(site: Site) -> None:
+    _, headers, _ = site.get("/assets/main.js")
+    for known in (headers["etag"], f'"other", W/{headers["etag"]}', "*"):
+        status, again, body = site.get("/assets/main.js", if_none_match=known)
+        assert (status, body, again["etag"]) == (304, b"", headers["etag"])
+    assert site.get("/assets/main.js", if_none_match='"other"')[0] == 200
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/assets/", "/assets/../routes.py", "/assets/%2e%2e/routes.py", "/assets/..%2froutes.py"),
+        *("/assets/....//routes.py", "/assets/..%5croutes.py", "/assets//etc/passwd", "/assets/%2fetc%2fpasswd"),
+        *("/assets/main.js%00.css", "/assets/routes.py", "/../../etc/passwd", "/index.html"),
+    ],
+)
+def test_no_path_leads_out_of_the_dashboards_files(site: Site, path: str) -> None:
+    status, _, body = site.get(path)
+    assert status in (400, 404)
+    assert b"import" not in body
+    assert b"root:" not in body
+
+
+@pytest.mark.process
+def test_a_page_of_another_name_for_this_machine_gets_nothing(site: Site) -> None:
+    status, _, body = site.get("/", host="attacker.example")
+    assert status == 421
+    assert b"<html" not in body
