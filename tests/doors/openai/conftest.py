@@ -1,6 +1,6 @@
 """What the tests with the official client share: a real ``pool run`` with an HTTP door, and clients of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from doors.openai.places import OWN_SESSION
 from tests.acceptance.supervisor import Supervisor, running_supervisor
+from tests.doors.http.conftest import connect, open_door, world
+
+__all__ = ["Ask", "Pool", "connect", "forgotten", "open_door", "running_pool", "text_of", "world"]
 
 TOKEN = "a-token-of-the-tests-0123456789"
 READER = "a-token-that-may-look-0123456789"
@@ -52,6 +56,16 @@ class Pool:
         """What the method answers over HTTP."""
         with self.client() as client:
             return client.post(f"{self.url}/api/{method}", body=params, cast_to=object)
+
+
+def text_of(chunks: Iterable[Any]) -> str:
+    """All that the chunks of a stream say."""
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+def forgotten(pool: Pool) -> bool:
+    """Whether no session of this door's own is left; it is looked for until there is none."""
+    return any(not any(map(OWN_SESSION.fullmatch, pool.sessions())) for _ in range(500))
 
 
 @contextmanager

@@ -1,0 +1,142 @@
+"""The door over a gateway of memory: what shows only when the worker, or the server, does what it is told to."""
+
+import json
+from typing import Any
+
+import pytest
+import trio
+
+from doors.http.settings import HttpSettings
+from doors.openai import stream
+from tests.doors.http.conftest import SMALL, Connect, Open
+from tests.doors.http.peer import HttpPeer
+from tests.gateway.world import World
+
+CHAT = "/v1/chat/completions"
+
+
+def body(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": "main", "messages": [{"role": "user", "content": text}], "user": "alice", **more}
+
+
+async def until(peer: HttpPeer, end: bytes) -> bytes:
+    """What a stream says up to, and with, ``end``."""
+    said = b""
+    with trio.fail_after(10):
+        while end not in said:
+            part = await peer.part()
+            assert part, said
+            said += part
+    return said
+
+
+async def running(world: World, text: str) -> Any:
+    """The worker that has got as far as this prompt."""
+    with trio.fail_after(10):
+        while not any(worker.text == text for worker in world.launcher.workers):
+            await trio.testing.wait_all_tasks_blocked(0.01)
+    return world.launcher.running(text)
+
+
+async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
+    open_door: Open, connect: Connect, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "_QUIET_SECONDS", 0.05)
+    peer = await connect(await open_door(world.methods))
+    await peer.send("POST", CHAT, body("mute", stream=True))
+    worker = await running(world, "mute")
+    head = await peer.head()
+    assert dict(head.headers)[b"content-type"] == b"text/event-stream; charset=utf-8"
+    await until(peer, b": waiting\n\n: waiting\n\n")
+    worker.finish("at last")
+    said = await until(peer, b"data: [DONE]\n\n")
+    assert b'"content":"at last"' in said
+
+
+async def test_the_end_of_the_server_is_the_last_message_of_a_stream_that_has_begun(
+    open_door: Open, connect: Connect, world: World
+) -> None:
+    door = await open_door(world.methods)
+    peer = await connect(door)
+    await peer.send("POST", CHAT, body("hang", stream=True))
+    await peer.head()
+    await until(peer, b'"content":"well "')
+    door.close()
+    said = await until(peer, b"\n\n")
+    assert json.loads(said.removeprefix(b"data: "))["error"]["code"] == "pool_closed"
+    assert await peer.part() == b"", "and nothing comes after it"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_the_end_of_the_server_is_an_answer_that_says_not_to_ask_again(
+    open_door: Open, connect: Connect, world: World, *, is_stream: bool
+) -> None:
+    door = await open_door(world.methods)
+    peer = await connect(door)
+    await peer.send("POST", CHAT, body("mute", stream=is_stream))
+    await running(world, "mute")
+    door.close()
+    answer = await peer.read()
+    assert (answer.status, answer.error["code"]) == (503, "pool_closed")
+    assert answer.headers["x-should-retry"] == "false", "its run goes on in the next life"
+
+
+async def test_a_pool_that_takes_nothing_new_says_to_ask_again(open_door: Open, connect: Connect, world: World) -> None:
+    world.gateway.intake.is_closed = True
+    answer = await (await connect(await open_door(world.methods))).call("POST", CHAT, body("hello"))
+    assert (answer.status, answer.headers["x-should-retry"]) == (503, "true")
+
+
+@pytest.mark.parametrize("aborts", [False, True])
+async def test_a_connection_that_is_cut_is_one_whose_client_has_left(
+    open_door: Open, connect: Connect, world: World, *, aborts: bool
+) -> None:
+    door = await open_door(world.methods, abort_on_disconnect=aborts)
+    peer = await connect(door)
+    await peer.send("POST", CHAT, body("mute", stream=True), idempotency_key="k1")
+    worker = await running(world, "mute")
+    other = {**SMALL, "token": "another-token-0123456789", "abort_on_disconnect": aborts}
+    door.server.prepare(HttpSettings(**other))()
+    assert await peer.is_closed()
+    if not aborts:
+        worker.finish("done")
+    run = world.gateway.ledger.find("token:http", "k1", "alice")
+    with trio.fail_after(10):
+        outcome = await run.wait()
+    assert outcome.status == ("error" if aborts else "ok")
+
+
+async def test_a_session_named_in_another_script_comes_as_utf_8(
+    open_door: Open, connect: Connect, world: World
+) -> None:
+    door = await open_door(world.methods)
+    peer = await connect(door)
+    name = "sitzung-\u4e16"
+    headers = f"authorization: Bearer {peer.token}\r\ncontent-type: application/json\r\nx-pool-session: {name}"
+    content = json.dumps(body("hello")).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: {peer.host}\r\n{headers}\r\ncontent-length: {len(content)}\r\n\r\n"
+    await peer.send_raw(head.encode() + content)
+    said = b""
+    with trio.fail_after(10):
+        while b"}]" not in said:
+            said += await peer.stream.receive_some(65536)
+    assert said.startswith(b"HTTP/1.1 200")
+    assert world.gateway.sessions.get(name) is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"7", b"\xff", b'{"model":"main"}', b'{"model":"main","messages":' + b"[" * 5000],
+)
+async def test_a_body_that_is_no_request_is_refused(
+    open_door: Open, connect: Connect, world: World, content: bytes
+) -> None:
+    answer = await (await connect(await open_door(world.methods))).call("POST", CHAT, content)
+    assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
+
+
+async def test_a_body_of_another_kind_or_size_is_not_read(open_door: Open, connect: Connect, world: World) -> None:
+    peer = await connect(await open_door(world.methods))
+    assert (await peer.call("POST", CHAT, b"{}", content_type="text/plain")).status == 415
+    answer = await peer.call("POST", CHAT, body("x" * 200_000))
+    assert (answer.status, answer.error["code"]) == (413, "request_entity_too_large")

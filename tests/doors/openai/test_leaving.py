@@ -1,0 +1,61 @@
+"""A client that leaves in the middle of an answer: its run ends with it or goes on, as the settings say."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.doors.openai.conftest import SETTINGS, Pool, forgotten, running_pool
+
+pytestmark = pytest.mark.process
+
+SLOW = "PIECES=40 DELAY=25"
+
+
+@pytest.fixture(scope="module")
+def strict_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    settings = SETTINGS.replace("[http]\n", "[http]\nabort_on_disconnect = true\n")
+    with running_pool(tmp_path_factory.mktemp("strict"), settings) as running:
+        yield running
+
+
+def leave(pool: Pool, text: str, *, *, stream: bool, **options: Any) -> str:
+    """Ask, and be gone in the middle of the turn; the session."""
+    session = f"s-{uuid.uuid4().hex}"
+    messages: Any = [{"role": "user", "content": text}]
+    named = {"user": session, **options}
+    if stream:
+        with pool.client() as client:
+            next(iter(client.chat.completions.create(model="main", messages=messages, stream=True, **named)))
+        return session
+    with pool.client(timeout=0.4) as client, pytest.raises(Exception, match="timed out"):
+        client.chat.completions.create(model="main", messages=messages, **named)
+    return session
+
+
+def outcome(pool: Pool, session: str) -> Any:
+    run = pool.call("sessions.get", session=session)["last_run"]
+    return pool.call("agent.wait", run_id=run, session=session, timeout_ms=15_000)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_goes_on_without_its_client(pool: Pool, *, stream: bool) -> None:
+    session = leave(pool, SLOW, stream=stream)
+    ended = outcome(pool, session)
+    assert (ended["status"], ended["text"].count("piece")) == ("ok", 40)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_ends_with_its_client_where_it_is_set_so(strict_pool: Pool, *, stream: bool) -> None:
+    session = leave(strict_pool, SLOW, stream=stream)
+    ended = outcome(strict_pool, session)
+    assert (ended["status"], ended["error"]["code"]) == ("error", "aborted")
+    assert strict_pool.supervisor.prompt(session, "hello").startswith('You said: "hello". (turn 2')
+
+
+def test_a_session_of_its_own_is_forgotten_when_the_run_has_ended_without_its_client(pool: Pool) -> None:
+    leave(pool, SLOW, stream=True, user=None)
+    [session] = [key for key in pool.sessions() if key.startswith("openai:")]
+    assert outcome(pool, session)["status"] == "ok", "it is not forgotten before"
+    assert forgotten(pool)
