@@ -34,7 +34,7 @@ from doors.frames import (
 from doors.outbox import Outbox, PeerGone
 from doors.texts import single_cause
 from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError
-from gateway.caller import Caller
+from gateway.caller import UNANSWERED, Caller
 from wire.framing import LineFramer
 
 __all__ = ["Budgets", "Connection", "Methods"]
@@ -228,7 +228,9 @@ class Connection:
         is_answered = False
         try:
             answer = await run_eagerly(self._answer(request), request.keep_task)
-            if self.outbox.is_full:
+            if not answer:
+                pass  # whoever asked wants to hear only of errors
+            elif self.outbox.is_full:
                 await self.outbox.put(answer)
             else:
                 self.outbox.add(answer)  # whoever reads sends before it waits
@@ -263,7 +265,8 @@ class Connection:
     async def _answer(self, request: "_Request") -> bytes:
         bind_contextvars(request=request.request_id, method=request.method, principal=self.principal)
         try:
-            return encode_result(request.request_id, await self._methods.call(request.method, request.params, request))
+            result = await self._methods.call(request.method, request.params, request)
+            return b"" if result is UNANSWERED else encode_result(request.request_id, result)
         except PoolError as exc:
             return encode_error(request.request_id, exc)
         except Exception as exc:  # a defect behind the door is answered and logged; it must not end the supervisor
@@ -323,6 +326,15 @@ class _Request:
 
     async def push_encoded(self, event: str, data: bytes) -> None:
         await self._connection.outbox.put(encode_raw_push(event, data))
+
+    def push_now(self, event: str, data: bytes) -> bool:
+        """See ``gateway.attachments.ports.QuickCaller``."""
+        outbox = self._connection.outbox
+        if outbox.is_full:
+            return False
+        outbox.add(encode_raw_push(event, data))
+        outbox.send_now()
+        return True
 
     def start(self, task: Callable[[], Awaitable[None]]) -> None:
         self._connection.start_task(task)

@@ -1,9 +1,19 @@
 """Who makes a request, as the methods see it: a name, a way to push events, a life to depend on."""
 
 from collections.abc import Awaitable, Callable
+from enum import Enum, auto
 from typing import Any, Protocol
 
-__all__ = ["Caller"]
+__all__ = ["UNANSWERED", "Caller", "Unanswered"]
+
+
+class Unanswered(Enum):
+    """What a method returns where its caller wants to hear only of errors."""
+
+    QUIET = auto()
+
+
+UNANSWERED = Unanswered.QUIET
 
 
 class Caller(Protocol):

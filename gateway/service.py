@@ -204,5 +204,8 @@ async def open_gateway(
         pool.on_exec(gateway.system_events.note)
         nursery.start_soon(gateway.conductor.run)
         nursery.start_soon(gateway.system_events.run)
-        yield gateway
+        try:
+            yield gateway
+        finally:
+            gateway.attachments.close()
         nursery.cancel_scope.cancel()

@@ -225,6 +225,11 @@ class Lease:
         return self._worker.client.submit(method, raw=raw, on_settled=on_settled)
 
     @property
+    def is_in_force(self) -> bool:
+        """Whether the worker can still be asked under it."""
+        return not self._released and self._worker.client.ended is None
+
+    @property
     def is_streaming(self) -> bool:
         """Whether a prompt now would be one beside the run that is on; see ``rpc.dialect.Dialect``."""
         return self._worker.client.is_streaming

@@ -1,5 +1,6 @@
 """Lines that a front end and the worker's own program exchange: they pass unchanged, but for the ids of answers."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
@@ -8,7 +9,27 @@ import msgspec
 from errors import UsageError
 from wire.framing import DECODE_ERRORS, DecodedBlock, decode_block
 
-__all__ = ["RawLine", "RawObject", "RawRequest", "paired", "read_object", "text_of", "with_id", "with_own_id"]
+__all__ = [
+    "RawLine",
+    "RawObject",
+    "RawRequest",
+    "may_have_halves",
+    "paired",
+    "read_object",
+    "text_of",
+    "with_id",
+    "with_own_id",
+]
+    "RawLine",
+    "RawObject",
+    "RawRequest",
+    "may_have_halves",
+    "paired",
+    "read_object",
+    "text_of",
+    "with_id",
+    "with_own_id",
+]
 
 T = TypeVar("T")
 
@@ -42,7 +63,32 @@ def read_object(line: bytes | msgspec.Raw) -> RawObject:
     try:
         return _objects.decode(line)
     except DECODE_ERRORS as exc:
-        raise UsageError(f"the line is no JSON object: {exc}") from exc
+        found = _read_leniently(bytes(line))
+        if found is None:
+            raise UsageError(f"the line is no JSON object: {exc}") from exc
+        return found
+
+
+def may_have_halves(line: bytes) -> bool:
+    """Whether half a surrogate pair may be in it: JavaScript writes those, and nobody else reads them."""
+    return rb"\ud" in line or rb"\uD" in line
+
+
+def _read_leniently(line: bytes) -> RawObject | None:
+    """The same where a text was cut inside an emoji; what follows it in the next line makes it whole again."""
+    if not may_have_halves(line):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {_whole(name): msgspec.Raw(json.dumps(value).encode()) for name, value in found.items()}
+
+
+def _whole(name: str) -> str:
+    return name.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def text_of(command: RawObject, name: str) -> str | None:
@@ -60,7 +106,7 @@ def with_id(command: RawObject, identity: str) -> bytes:
 
 def with_own_id(line: bytes, own: msgspec.Raw | None) -> bytes:
     """An answer under the id that its request came with; without any where it came with none."""
-    answer = _objects.decode(line)
+    answer = read_object(line)
     if own is None:
         answer.pop("id", None)
     else:

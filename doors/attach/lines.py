@@ -31,6 +31,7 @@ class _Line(msgspec.Struct):
 
 class _Told(msgspec.Struct):
     lines: list[msgspec.Raw] = []
+    taken: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -41,9 +42,13 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Arrived(NamedTuple):
-    """What one line of the socket means: lines for the front end, an answer to a request of ours, the end."""
+    """What one line of the socket means: lines for the front end, an answer to a request of ours, the end.
+
+    ``taken``: so many lines of the front end were handed on so far; None where it says nothing of them.
+    """
 
     lines: bytes = b""
+    taken: int | None = None
     answers: int | None = None
     result: msgspec.Raw = EMPTY
     error: ErrorBody | None = None
@@ -71,8 +76,7 @@ def encode_send(number: int, attachment: str, line: bytes) -> bytes:
         line.decode()  # what stays raw in the socket's frame must be text
         command = _objects.decode(line)
     except DECODE_ERRORS:
-        text = line[:_SHOWN_GARBAGE].decode(errors="replace")
-        return encode_request(number, "attach.send", {"attachment": attachment, "text": text})
+        return _encode_text(number, attachment, line)
     if len(line) > MOST_LINE_BYTES:
         return _encode_refused(number, attachment, command, len(line))
     return b'{"id":%d,"method":"attach.send","params":{"attachment":"%b","line":%b}}\n' % (
@@ -80,6 +84,16 @@ def encode_send(number: int, attachment: str, line: bytes) -> bytes:
         attachment.encode(),
         line,
     )
+
+
+def _encode_text(number: int, attachment: str, line: bytes) -> bytes:
+    """The beginning of it, which its answer may show; all of it where only half a character is wrong with it."""
+    if rb"\ud" in line or rb"\uD" in line:
+        frame = encode_request(number, "attach.send", {"attachment": attachment, "text": line.decode(errors="replace")})
+        if len(frame) <= MOST_LINE_BYTES:
+            return frame
+    text = line[:_SHOWN_GARBAGE].decode(errors="replace")
+    return encode_request(number, "attach.send", {"attachment": attachment, "text": text})
 
 
 def _encode_refused(number: int, attachment: str, command: dict[str, msgspec.Raw], size: int) -> bytes:
@@ -93,7 +107,13 @@ def read_arrived(line: bytes) -> Arrived:
     """Read a line of the socket. Raises DECODE_ERRORS for what no supervisor of this version says."""
     found = _lines.decode(line)
     if found.event == "attach":
-        return Arrived(lines=b"".join(bytes(each) + b"\n" for each in _told.decode(found.data).lines))
+        told = _told.decode(found.data)
+        return Arrived(b"".join([_line(bytes(each)) for each in told.lines]), told.taken)
     if found.event == "attach_ended":
         return Arrived(ended=_ended.decode(found.data))
     return Arrived(answers=found.id, result=found.result, error=found.error)
+
+
+def _line(raw: bytes) -> bytes:
+    """A line that no strict decoder takes comes as a text."""
+    return (msgspec.json.decode(raw, type=str).encode() if raw.startswith(b'"') else raw) + b"\n"

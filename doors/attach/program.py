@@ -26,7 +26,7 @@ from wire.messages import ErrorBody
 __all__ = ["Attached", "Program", "attach"]
 
 _CHUNK_BYTES = 256 * 1024
-_MOST_UNANSWERED = 32
+_MOST_UNTAKEN = 32
 """Lines that the supervisor has not handed on yet; no more are read from stdin before it has."""
 _MOST_UNREAD = 1024 * 1024
 """Bytes that wait for the reader of stdout; no more are read from the socket before some have gone."""
@@ -71,7 +71,9 @@ class Program:
         self._to_stdout = deque[bytes]()
         self._unread = 0
         self._numbers = 0
-        self._unanswered = 0
+        self._sent = self._taken = 0
+        self._poll = select.poll()
+        self._polled: dict[int, int] = {}
         self._attachment = ""
         self._has_input = True
         self._farewell: int | None = None
@@ -103,7 +105,6 @@ class Program:
                 raise self._gone()
             for line in self._from_socket.feed(block):
                 self._take(_read(line))
-        self._unanswered = 0
 
     def _begin(self, arrived: Arrived) -> None:
         if arrived.error is not None:
@@ -125,26 +126,32 @@ class Program:
                 self._handle(fd, flags)
 
     def _wait(self) -> list[tuple[int, int]]:
-        poll = select.poll()
-        wanted: dict[int, int] = {}
-        if self._ended is None:
-            wanted[self._sock.fileno()] = (select.POLLOUT if self._to_socket else 0) | (
-                select.POLLIN if self._unread < _MOST_UNREAD else 0
-            )
-        if self._has_input and self._unanswered < _MOST_UNANSWERED:
-            wanted[self._stdin] = select.POLLIN
-        wanted[self._stdout] = select.POLLOUT if self._to_stdout else 0
-        for fd, events in wanted.items():
-            poll.register(fd, events)
-        return poll.poll()
+        sock = self._sock.fileno()
+        reads = select.POLLIN if self._unread < _MOST_UNREAD else 0
+        self._want(sock, None if self._ended else reads | (select.POLLOUT if self._to_socket else 0))
+        may_say_more = self._has_input and self._sent - self._taken < _MOST_UNTAKEN
+        self._want(self._stdin, select.POLLIN if may_say_more else None)
+        self._want(self._stdout, select.POLLOUT if self._to_stdout else 0)
+        return self._poll.poll()
+
+    def _want(self, fd: int, events: int | None) -> None:
+        """Wait for these events too; None = not even for the end."""
+        if self._polled.get(fd) == events:
+            return
+        if events is None:
+            self._poll.unregister(fd)
+            del self._polled[fd]
+        else:
+            self._poll.register(fd, events)
+            self._polled[fd] = events
 
     def _handle(self, fd: int, flags: int) -> None:
-        handlers: dict[int, Callable[[int], None]] = {
-            self._stdin: self._stdin_ready,
-            self._stdout: self._stdout_ready,
-            self._sock.fileno(): self._socket_ready,
-        }
-        handlers[fd](flags)
+        if fd == self._stdin:
+            self._stdin_ready()
+        elif fd == self._stdout:
+            self._stdout_ready(flags)
+        else:
+            self._socket_ready(flags)
 
     def _stdout_ready(self, flags: int) -> None:
         if flags & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
@@ -159,25 +166,22 @@ class Program:
 
     # --- from the front end -------------------------------------------------------------------------------------------
 
-    def _stdin_ready(self, _flags: int) -> None:
+    def _stdin_ready(self) -> None:
         data = os.read(self._stdin, _CHUNK_BYTES)
         lines = self._from_stdin.feed(data) if data else [self._from_stdin.rest()]
         for line in lines:
             if data or line:
-                self._send(encode_send(self._next_number(), self._attachment, line))
+                self._sent += 1
+                self._to_socket.append(encode_send(self._next_number(), self._attachment, line))
         if not data:
             self._has_input = False
             self._farewell = self._next_number()
-            self._send(encode_request(self._farewell, "attach.end", {"attachment": self._attachment}))
+            self._to_socket.append(encode_request(self._farewell, "attach.end", {"attachment": self._attachment}))
         self._write_socket()
 
     def _next_number(self) -> int:
         self._numbers += 1
-        self._unanswered += 1
         return self._numbers
-
-    def _send(self, request: bytes) -> None:
-        self._to_socket.append(request)
 
     def _write_socket(self) -> None:
         try:
@@ -201,16 +205,15 @@ class Program:
         self._write_stdout()
 
     def _take(self, arrived: Arrived) -> None:
-        if arrived.lines:
+        if arrived.taken is not None:
+            self._taken = arrived.taken
             self._say(arrived.lines)
         elif arrived.ended is not None:
             self._ended = arrived.ended
         elif not self._attachment:
             self._begin(arrived)
-        else:
-            self._unanswered -= 1
-            if arrived.error is not None:
-                raise _error(arrived.error)
+        elif arrived.error is not None:
+            raise _error(arrived.error)
 
     def _say(self, lines: bytes) -> None:
         if lines:

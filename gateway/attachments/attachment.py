@@ -11,12 +11,15 @@ from errors import PoolError, UsageError
 from gateway.attachments.budget import Budget
 from gateway.attachments.pending import Pending
 from gateway.attachments.port import AttachedSession
+from gateway.attachments.ports import QuickCaller
 from gateway.caller import Caller
-from rpc.raw import RawObject, read_object
+from rpc.raw import RawObject, may_have_halves, read_object
 
 __all__ = ["Attachment"]
 
 _PUSH_BYTES = 256 * 1024
+_TELL_TAKEN = 8
+"""After so many lines that were handed on the front end hears of it, though it is told nothing else."""
 _LAST_ANSWERS = 10.0
 """Seconds that the last requests of a front end may take once it says nothing more."""
 _encode = msgspec.json.Encoder().encode
@@ -33,11 +36,14 @@ class Attachment:
         self.waiting_bytes = 0
         self._caller = caller
         self._budget = budget
+        self._quick = caller if isinstance(caller, QuickCaller) else None
+        self._is_idle = False
         self._told: deque[bytes] = deque()
         self._news = trio.Event()
         self._quiet = trio.Event()
         self._order = trio.StrictFIFOLock()
         self._pending: set[Pending] = set()
+        self._taken = self._told_taken = 0
         self._ended: PoolError | None = None
         self._is_leaving = False
 
@@ -48,7 +54,7 @@ class Attachment:
 
         ``refusal``: why it cannot be, where whoever read it knows already.
         """
-        command = None if line is None else read_object(line)
+        command = _command_in(text) if line is None else read_object(line)
         if command is not None:
             self.port.overtake(self, command)
         try:
@@ -62,6 +68,9 @@ class Attachment:
                 await self._take(command, refusal)
         finally:
             self._order.release()
+            self._taken += 1
+            if self._taken - self._told_taken >= _TELL_TAKEN:
+                self._notice()
 
     async def _take(self, command: RawObject, refusal: str | None) -> None:
         pending = Pending(self, command)
@@ -79,7 +88,7 @@ class Attachment:
     def settled(self, pending: Pending) -> None:
         """A request has its answer, or needs none."""
         self._pending.discard(pending)
-        self._notice()
+        self._quiet.set()
 
     # --- lines out ----------------------------------------------------------------------------------------------------
 
@@ -90,8 +99,21 @@ class Attachment:
         for line in lines:
             self._told.append(line)
             self.waiting_bytes += len(line)
-        self._notice()
-        self._budget.check(self)
+        if not self._push_now():
+            self._notice()
+            self._budget.check(self)
+
+    def _push_now(self) -> bool:
+        """What is told while nobody pushes need not wait for a task."""
+        if self._quick is None or not self._is_idle or self.waiting_bytes > _PUSH_BYTES:
+            return False
+        told, size = list(self._told), self.waiting_bytes
+        if self._quick.push_now("attach", self._frame()):
+            self._quiet.set()
+            return True
+        self._told.extend(told)
+        self.waiting_bytes = size
+        return False
 
     def end(self, error: PoolError) -> None:
         """The front end is to be told that it is over, and why."""
@@ -116,12 +138,14 @@ class Attachment:
     async def run(self) -> None:
         """Push what it is told until it has been told the end."""
         while self._ended is None and not (self._is_leaving and not self._told):
-            if self._told:
+            if self._told or self._taken - self._told_taken >= _TELL_TAKEN:
                 await self._caller.push_encoded("attach", self._frame())
                 self._quiet.set()
             else:
                 self._news = trio.Event()
+                self._is_idle = True
                 await self._news.wait()
+                self._is_idle = False
         error = self._ended
         facts = {"code": "left", "message": ""} if error is None else {"code": error.code, "message": error.message}
         await self._caller.push("attach_ended", {"attachment": self.id, **facts})
@@ -132,8 +156,28 @@ class Attachment:
             lines.append(self._told.popleft())
             size += len(lines[-1])
         self.waiting_bytes -= size
-        return b'{"attachment":"%b","lines":[%b]}' % (self.id.encode(), b",".join(lines))
+        self._told_taken = self._taken
+        return b'{"attachment":"%b","taken":%d,"lines":[%b]}' % (
+            self.id.encode(),
+            self._taken,
+            b",".join(map(_framed, lines)),
+        )
 
     def _notice(self) -> None:
         self._news.set()
         self._quiet.set()
+
+
+def _command_in(text: str) -> RawObject | None:
+    """The request that a text is after all: one with half a character in it goes through no strict decoder."""
+    if not may_have_halves(text.encode()):
+        return None
+    try:
+        return read_object(text.encode())
+    except UsageError:
+        return None
+
+
+def _framed(line: bytes) -> bytes:
+    """A line as a part of a frame: as it is, or as a text where a strict decoder would not take it."""
+    return _encode(line.decode()) if may_have_halves(line) else line

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -66,7 +66,8 @@ class Attachments:
         start_soon: Callable[..., None],
     ) -> None:
         self.pool = pool
-        self.start_soon = start_soon
+        self._nursery_start = start_soon
+        self._is_closed = False
         self.accept_raw: Callable[[str, str, str, RawRequest], Run] = intake.accept_raw
         self.abort = conductor.abort
         self.lease_of = conductor.lease_of
@@ -76,6 +77,15 @@ class Attachments:
         self._ports: OrderedDict[str, AttachedSession] = OrderedDict()
         self._open: dict[str, Attachment] = {}
         self._budget = Budget(self._open.values)
+
+    def close(self) -> None:
+        """The gateway ends: what answers still come, nothing begins any more. The pool ends what is held."""
+        self._is_closed = True
+
+    def start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
+        """See ``AttachmentDesk.start_soon``."""
+        if not self._is_closed:
+            self._nursery_start(task, *args)
 
     def attended(self, session: str) -> bool:
         """Whether somebody is attached who sees what the session's worker asks."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import trio
 
 from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
+from gateway.attachments.grip import Grip
 from gateway.attachments.manners import Kind, Manners
 from gateway.attachments.pending import Asker, Pending
 from gateway.attachments.ports import AttachmentDesk
@@ -41,6 +42,7 @@ class AttachedSession:
         self._owners: dict[str, Pending] = {}
         self._prompts: dict[Asker, list[Pending]] = {}
         self._run_is_open = False
+        self._grip = Grip(desk.pool, self.lease, desk.start_soon)
         self.on_lost: Callable[[PoolError], None] | None = None
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -56,7 +58,7 @@ class AttachedSession:
 
     def overtake(self, asker: Asker, command: RawObject) -> None:
         """An abort does not wait behind a prompt of the same front end that no worker has been sent yet."""
-        if self.manners.kind_of(command) is Kind.ABORT:
+        if self._prompts and self.manners.kind_of(command) is Kind.ABORT:
             for pending in self._prompts.get(asker, ()):
                 if pending.run is not None and not pending.begun.is_set():
                     self._desk.abort(pending.run)
@@ -84,14 +86,14 @@ class AttachedSession:
         pending.asker.leave()
 
     async def _forward(self, pending: Pending) -> None:
-        lease = await self.lease()
+        lease = await self._grip.take()
         try:
             if pending.kind is Kind.RESUMING:
                 await self._check_file(lease, self.manners.file_of(pending.command))
             await lease.wait_room()
             self._send(pending, lease)
         except BaseException:
-            self._desk.pool.release_soon(lease)
+            self._grip.give_back(lease)
             raise
 
     def _send(self, pending: Pending, lease: Lease) -> None:
@@ -127,7 +129,7 @@ class AttachedSession:
             if pending.kind in (Kind.MOVING, Kind.RESUMING):
                 self._desk.start_soon(self._note_move, lease)
                 return
-        self._desk.pool.release_soon(lease)
+        self._grip.give_back(lease)
 
     def _keep(self, settings: dict[str, RawObject]) -> None:
         """The latest last: a new model brings a thinking level of its own."""
@@ -183,7 +185,7 @@ class AttachedSession:
         except PoolError:
             return  # the worker is gone, and the conversation is the one that was written down last
         finally:
-            self._desk.pool.release_soon(lease)
+            self._grip.give_back(lease)
 
     # --- what the pool tells ------------------------------------------------------------------------------------------
 

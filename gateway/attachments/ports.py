@@ -1,7 +1,7 @@
 """What an attached session asks of the gateway around it."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.run import Run
 from pool import Lease, Pool
@@ -9,7 +9,16 @@ from profiles import CapabilityProfile
 from rpc.raw import RawRequest
 from wire.messages import SessionResult
 
-__all__ = ["AttachmentDesk"]
+__all__ = ["AttachmentDesk", "QuickCaller"]
+
+
+@runtime_checkable
+class QuickCaller(Protocol):
+    """A ``Caller`` of a door that can push without waiting."""
+
+    def push_now(self, event: str, data: bytes) -> bool:
+        """See ``Caller.push_encoded``; False where that would wait: nothing was pushed then."""
+        ...
 
 
 class AttachmentDesk(Protocol):
@@ -20,9 +29,8 @@ class AttachmentDesk(Protocol):
         """Where workers come from."""
         ...
 
-    @property
-    def start_soon(self) -> Callable[..., None]:
-        """Run something that outlives the request."""
+    def start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run something that outlives the request, as long as the gateway does."""
         ...
 
     async def profile_of(self, session: str) -> CapabilityProfile:

@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.attachments.desk import AttachView
 from gateway.attachments.requests import AttachmentRequest, AttachRequest, SendRequest
-from gateway.caller import Caller
+from gateway.caller import UNANSWERED, Caller
 from gateway.service import Gateway
 
 __all__ = ["AttachmentMethods"]
@@ -13,7 +13,7 @@ __all__ = ["AttachmentMethods"]
 class AttachmentMethods:
     """Each takes decoded parameters and the caller; what it returns is encoded as the result.
 
-    What the worker says is pushed as ``attach{attachment, lines}``, the end as ``attach_ended{attachment, code,
+    What the worker says is pushed as ``attach{attachment, taken, lines}``, the end as ``attach_ended{attachment, code,
     message}``, where code ``left`` says that the front end itself has asked for it.
     """
 
@@ -25,9 +25,9 @@ class AttachmentMethods:
         return await self._attachments.open(params, caller)
 
     async def send(self, params: SendRequest, caller: Caller) -> Any:
-        """One line to the worker; answered once it was handed on, in the order of the lines."""
+        """One line to the worker; no answer but an error: pushes tell how many lines were ``taken`` so far."""
         await self._attachments.send(params, caller)
-        return {}
+        return UNANSWERED
 
     async def end(self, params: AttachmentRequest, caller: Caller) -> Any:
         """The front end says nothing more."""

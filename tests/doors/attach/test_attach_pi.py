@@ -1,4 +1,4 @@
-"""``pool attach`` with the real pi behind it: what pi says, what it says no more, what becomes of it without its worker."""
+"""``pool attach`` with the real pi behind it: what pi says, and what becomes of that without its worker."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def prompt(identity: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 def is_end(line: dict[str, Any]) -> bool:
-    return line["type"] == "agent_end"
+    return bool(line["type"] == "agent_end")
 
 
 def said(end: dict[str, Any]) -> str:
@@ -36,21 +36,9 @@ def said(end: dict[str, Any]) -> str:
 def test_lines_that_are_no_commands_are_answered_as_pi_answers_them(
     pi_supervisor: Supervisor, pi_command: str, pi_homes: Callable[[], Path]
 ) -> None:
-    lines = [
-        b"this is not json",
-        b'{"type":"get_state"',
-        b"",
-        b"[1,2]",
-        b"42",
-        b'{"id":"nt"}',
-        b'{"id":"c1","type":"frobnicate"}',
-    ]
-    lines += [
-        b'{"id":"t","type":5}',
-        b'{"id":"p0","type":"prompt"}',
-        b'{"id":"x","type":"fork"}',
-        b'{"id":"y","type":"steer"}',
-    ]
+    lines = [b"this is not json", b'{"type":"get_state"', b"", b"[1,2]", b"42", b'"text"', b'{"id":"nt"}']
+    lines += [b'{"id":"c1","type":"frobnicate"}', b'{"id":"t","type":5}', b'{"id":"p0","type":"prompt"}']
+    lines += [b'{"id":"x","type":"fork"}', b'{"id":"y","type":"steer"}', b'{"id":{"a":1},"type":"abort_retry"}']
     told = []
     own = AttachedProgram(
         [pi_command, "--mode", "rpc", "--offline", "--no-session"], PI_CODING_AGENT_DIR=str(pi_homes())

@@ -1,0 +1,159 @@
+"""The loop between stdin, stdout and the control socket, with a supervisor made of a socket pair."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from doors.attach.lines import MOST_LINE_BYTES, encode_send, read_arrived
+from doors.attach.program import Program
+from doors.control_wire import NoSupervisor
+from errors import PoolError, ProtocolViolation, UsageError
+
+OPENED = b'{"id":1,"result":{"attachment":"a1","session":"s","dialect":"native","worker":"w1","greeting":[{"g":1}]}}\n'
+LEFT = b'{"event":"attach_ended","data":{"attachment":"a1","code":"left","message":""}}\n'
+
+
+@contextmanager
+def program(serve: Callable[[socket.socket], None]) -> Iterator[tuple[Program, int, int]]:
+    """The program, the end of a pipe that its stdin is, the end of one that its stdout is."""
+    ours, theirs = socket.socketpair()
+    stdin, say = os.pipe()
+    hear, stdout = os.pipe()
+    thread = threading.Thread(target=serve, args=(theirs,))
+    thread.start()
+    try:
+        yield Program(ours, Path("/s"), stdin=stdin, stdout=stdout), say, hear
+    finally:
+        ours.close()
+        thread.join(10)
+        theirs.close()
+        for fd in (stdin, say, hear, stdout):
+            os.close(fd)
+
+
+def told(*lines: bytes, taken: int = 0) -> bytes:
+    return b'{"event":"attach","data":{"attachment":"a1","taken":%d,"lines":[%b]}}\n' % (taken, b",".join(lines))
+
+
+def test_what_is_said_reaches_stdout_byte_by_byte() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(OPENED + told(b'{"a" : 1.0}', '["\u2028"]'.encode()) + LEFT)
+
+    with program(serve) as (running, _, hear):
+        assert running.run({}) == 0
+        assert os.read(hear, 1 << 16) == b'{"g":1}\n{"a" : 1.0}\n["\xe2\x80\xa8"]\n'
+
+
+def test_a_supervisor_that_hangs_up_while_nobody_reads_says_who_is_to_blame() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(OPENED + told(b'["%b"]' % (b"x" * 500_000)))
+        peer.shutdown(socket.SHUT_RDWR)
+
+    with program(serve) as (running, _, _hear), pytest.raises(UsageError, match="nobody reads"):
+        running.run({})
+
+
+def test_a_supervisor_that_is_gone_is_told_of() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(OPENED)
+        peer.shutdown(socket.SHUT_RDWR)
+
+    with program(serve) as (running, _, _hear), pytest.raises(NoSupervisor):
+        running.run({})
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b'{"id":1,"error":{"code":"saturated","message":"full"}}\n', PoolError),
+        (b'{"id":1,"result":{}}\n', ProtocolViolation),
+        (b"HTTP/1.1 400 Bad Request\n", ProtocolViolation),
+        (b"", NoSupervisor),
+    ],
+)
+def test_what_cannot_be_attached_to_is_an_error(answer: bytes, kind: type[PoolError]) -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(answer)
+        peer.shutdown(socket.SHUT_RDWR)
+
+    with program(serve) as (running, _, _hear), pytest.raises(kind):
+        running.run({})
+
+
+def test_a_reason_to_end_it_is_an_error_after_all_that_was_said() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        ended = b'{"event":"attach_ended","data":{"code":"behind","message":"read faster"}}\n'
+        peer.sendall(OPENED + told(b"1") + ended)
+
+    with program(serve) as (running, _, hear):
+        with pytest.raises(PoolError, match="read faster"):
+            running.run({})
+        assert os.read(hear, 1 << 16) == b'{"g":1}\n1\n'
+
+
+def test_no_more_is_read_than_the_supervisor_keeps_up_with() -> None:
+    seen: list[bytes] = []
+
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(OPENED)
+        reader = peer.makefile("rb")
+        seen.extend(reader.readline() for _ in range(32))
+        peer.sendall(told(taken=32))
+        seen.extend(reader.readline() for _ in range(9))
+        peer.sendall(LEFT)
+
+    with program(serve) as (running, say, _):
+        os.write(say, b"".join(b'{"id":%d}\n' % number for number in range(40)))
+        os.close(say)
+        spare, _ = os.pipe()
+        os.dup2(spare, say)
+        assert running.run({}) == 0
+    sent = [msgspec.json.decode(line) for line in seen]
+    assert [request["params"].get("line", {}).get("id") for request in sent[:-1]] == list(range(40))
+    assert sent[-1]["method"] == "attach.end"
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", [b"\xff{}", b"null", b"[1]", b"{", b"", b"{}{}", b"1" * 10_000])
+def test_what_is_no_object_goes_as_text_in_one_frame(line: bytes) -> None:
+    frame = encode_send(1, "a", line)
+    assert frame.count(b"\n") == 1
+    assert msgspec.json.decode(frame)["params"]["text"] == line[:1000].decode(errors="replace")
+
+
+def test_of_what_is_too_large_only_what_its_answer_needs_is_sent() -> None:
+    line = b'{"id":"x","type":"prompt","message":"%b"}' % (b"x" * MOST_LINE_BYTES)
+    params = msgspec.json.decode(encode_send(1, "a", line))["params"]
+    assert params["line"] == {"id": "x", "type": "prompt"}
+    assert "may have" in params["refusal"]
+    huge = b'{"id":"%b","type":"prompt"}' % (b"x" * MOST_LINE_BYTES)
+    assert msgspec.json.decode(encode_send(1, "a", huge))["params"]["line"] == {"type": "prompt"}
+
+
+def test_an_object_goes_as_it_was_written() -> None:
+    line = b'{ "id" : 1.0, "x":"\xe2\x80\xa8" }'
+    assert b'"line":' + line + b"}}\n" in encode_send(1, "a", line)
+
+
+def test_half_a_character_goes_and_comes_as_it_was_written() -> None:
+    line = rb'{"id":1,"message":"\ud83d"}'
+    assert msgspec.json.decode(encode_send(1, "a", line))["params"]["text"] == line.decode()
+    assert read_arrived(told(msgspec.json.encode(line.decode()))[:-1]).lines == line + b"\n"
+
+
+def test_lines_come_out_as_they_went_in() -> None:
+    assert read_arrived(told(b'{"a": 1}', b"2", taken=3)[:-1]).lines == b'{"a": 1}\n2\n'
