@@ -20,16 +20,6 @@ __all__ = [
     "with_id",
     "with_own_id",
 ]
-    "RawLine",
-    "RawObject",
-    "RawRequest",
-    "may_have_halves",
-    "paired",
-    "read_object",
-    "text_of",
-    "with_id",
-    "with_own_id",
-]
 
 T = TypeVar("T")
 
