@@ -50,7 +50,7 @@ function fold(kind, head, text) {
 }
 
 function textOf(content) {
-  const value = content?.data ?? content?.error ?? content;
+  const value = content?.data ?? (content?.error ? [content.error, content.note && `Note: ${content.note}`].filter(Boolean).join("\n") : content);
   if (typeof value === "string") return value;
   if (Array.isArray(value)) return value.map((part) => part.text ?? "").join("\n");
   return JSON.stringify(value ?? "", null, 2);

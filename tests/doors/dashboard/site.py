@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from doors.supervisor_process import SupervisorProcess
 
-TOKEN = "a-token-of-the-tests-0123456789"  # noqa: S105 - of the tests
+TOKEN = "a-token-of-the-tests-0123456789"
 ARTEFACTS = Path(__file__).parents[3] / "artefacts" / "dashboard"
 
 expect.set_options(timeout=10_000)
@@ -104,6 +104,7 @@ class Visit:
         self.site = site
         self.requested: list[str] = []
         self.trouble: list[str] = []
+        self._is_closed = False
         self.context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
         self.page: Page = self.context.new_page()
         self.page.on("request", self._note_request)
@@ -128,6 +129,10 @@ class Visit:
         self.page.locator("#composer button[type=submit]").click()
 
     def close(self) -> None:
+        """Look back at what the page did; a page that is closed already has been looked at."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.context.close()
         foreign = [url for url in self.requested if urlsplit(url).netloc != urlsplit(self.site.url).netloc]
         assert foreign == [], "the page asked others than its own server"

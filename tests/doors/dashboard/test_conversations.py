@@ -1,4 +1,4 @@
-"""Conversations in the browser: an answer that streams, a worker that dies, calls that are approved, texts that bite."""
+"""Conversations in the browser: an answer that streams, a worker that dies, approved calls, texts that bite."""
 
 import os
 import signal
@@ -102,7 +102,12 @@ def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_mode
     card.get_by_label("Note about exec in asking").fill("not on a Friday")
     card.get_by_role("button", name="Deny exec in asking").click()
     expect(page.locator("#approvals")).to_be_hidden()
-    assert "not on a Friday" in site.call("agent.wait", run_id=second)["text"]
+    site.call("agent.wait", run_id=second)
+    [denied] = site.call("sessions.history", session="asking")["messages"][-2]["content"]
+    assert denied["content"]["note"] == "not on a Friday"
+    visit.open_session("asking")
+    page.locator("#history .failed summary").click()
+    expect(page.locator("#history .failed pre")).to_contain_text("not on a Friday")
     expect(page).to_have_title("pool")
 
 

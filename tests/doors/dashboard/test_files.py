@@ -1,4 +1,4 @@
-"""The dashboard's files as they are sent: their types, what a browser may do with them, and that there are no others."""
+"""The dashboard's files as they are sent: their types, what a browser may do with them, that there are no others."""
 
 import re
 from pathlib import Path

@@ -1,0 +1,119 @@
+"""A supervisor that is none: 64 workers and as many events a second as a test wants, behind a real HTTP door."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from doors.http.server import HttpServer
+from doors.http.settings import HttpSettings
+from errors import UsageError
+from gateway.caller import Caller
+from gateway.session_desk import SessionView
+from tests.doors.dashboard.site import TOKEN
+from tests.doors.test_tables import CONVERSATIONS, DOCUMENT, worker
+
+WORKERS = 64
+SESSIONS = 300
+BATCHES_A_SECOND = 50
+
+TYPES = (
+    *(("progress", "text_chunk", {"delta": "some more words "}),) * 14,
+    ("progress", "tool:start", {"call": {"id": "c", "name": "exec", "input_preview": '{"command": "make test"}'}}),
+    ("progress", "run:start", {"worker": "w1", "turn": "t1", "leader": "r"}),
+    ("progress", "done", {"reason": "completed", "text": "all of it is done", "worker": "w1"}),
+    ("monitor", "state_changed", {"from": "WORKING", "to": "READY", "reason": "run completed"}),
+    ("monitor", "token_usage", {"input_tokens": 100, "output_tokens": 20}),
+    ("monitor", "worker_ready", {"worker": "w1"}),
+)
+
+
+def a_status(seq: int) -> dict[str, Any]:
+    """All at work, each with figures that move."""
+    workers = [
+        worker(f"w{n}", state="leased", session=f"s{n}", turn_age=(seq / 100 + n) % 60, cpu=seq / 5000 + n, turns=n)
+        for n in range(WORKERS)
+    ]
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
+    document["workers"] = workers
+    document["pool"] |= {"total": WORKERS, "leased": WORKERS, "max": WORKERS}
+    document["supervisor"]["uptime"] = time.monotonic()
+    document["gateway"]["permissions"] = []
+    document["gateway"]["events"] |= {"head": seq, "last_seq": seq}
+    return document
+
+
+def a_session(number: int) -> SessionView:
+    known = msgspec.convert(CONVERSATIONS[0], SessionView)
+    changes = {"key": f"s{number}", "state": "WORKING", "updated_at": time.time() - number, "pending_permissions": []}
+    return msgspec.structs.replace(known, **changes)
+
+
+class Crowd:
+    """Implements ``doors.http.services.MethodsPort``."""
+
+    def __init__(self, events_a_second: int) -> None:
+        self.seq = 0
+        self._batch = events_a_second // BATCHES_A_SECOND
+
+    async def call(self, method: str, _params: msgspec.Raw, caller: Caller) -> Any:
+        await trio.lowlevel.checkpoint()
+        match method:
+            case "status":
+                return a_status(self.seq)
+            case "sessions.list":
+                return [a_session(number) for number in range(SESSIONS)]
+            case "sessions.history":
+                return {"messages": []}
+            case "subscribe":
+                caller.start(lambda: self._tell(caller))
+                return {"subscription": "1", "head": self.seq, "complete": True}
+        raise UsageError(f"unknown method {method!r}")
+
+    async def _tell(self, caller: Caller) -> None:
+        """Keep to the pace whatever it costs: what is late is caught up."""
+        due = trio.current_time()
+        while True:
+            await caller.push("events", {"subscription": "1", "events": [self._event() for _ in range(self._batch)]})
+            due += 1 / BATCHES_A_SECOND
+            await trio.sleep_until(due)
+
+    def _event(self) -> dict[str, Any]:
+        self.seq += 1
+        channel, kind, data = TYPES[self.seq % len(TYPES)]
+        facts = {"seq": self.seq, "ts": time.time(), "session": f"s{self.seq % SESSIONS}", "run_id": f"r{self.seq}"}
+        return {**facts, "channel": channel, "type": kind, "data": data}
+
+
+@contextlib.contextmanager
+def serving(crowd: Crowd, folder: Path) -> Iterator[str]:
+    """The door's address, while it serves from a thread of its own."""
+    settings = HttpSettings(bind="127.0.0.1:0", token=TOKEN, rate=0)
+    addresses: list[str] = []
+    ready, over = threading.Event(), trio.Event()
+    token: list[trio.lowlevel.TrioToken] = []
+
+    async def main() -> None:
+        server = HttpServer(crowd, settings, folder, hide=lambda _: None, env={})
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.serve)
+            addresses.append(server.url)
+            token.append(trio.lowlevel.current_trio_token())
+            ready.set()
+            await over.wait()
+            nursery.cancel_scope.cancel()
+
+    thread = threading.Thread(target=trio.run, args=(main,))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield addresses[0]
+    finally:
+        with contextlib.suppress(trio.RunFinishedError):  # it has failed; the thread says how
+            token[0].run_sync_soon(over.set)
+        thread.join(10)
