@@ -99,11 +99,11 @@ class HttpServer:
             self.url = url_of(bound.getsockname())
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
             async with trio.open_nursery() as nursery:
-                await nursery.start(self._keep_connections)
-                for chore in self.services.chores:
-                    await nursery.start(chore)
-                task_status.started(self.url)
                 try:
+                    await nursery.start(self._keep_connections)
+                    for chore in self.services.chores:
+                        await nursery.start(chore)
+                    task_status.started(self.url)
                     await trio.serve_listeners(self._admit, [listener], handler_nursery=self._connections)
                 finally:
                     self.services.closing.begin()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from doors.http import calls, events, health, metrics, routes
 from doors.http.server import HttpServer
 from doors.http.services import MethodsPort
 from doors.http.settings import HttpSettings
@@ -58,8 +59,9 @@ def methods() -> FakeMethods:
 
 
 @pytest.fixture
-def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods) -> Open:
-    """Opens a door with small limits, or others."""
+def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Opens a door with small limits, or others. What other doors serve on its port is left out."""
+    monkeypatch.setattr(routes, "DOORS", (health.routes, metrics.routes, calls.routes, events.routes))
 
     async def open_it(stands_behind: MethodsPort | None = None, **changes: Any) -> Door:
         settings = HttpSettings(**{**SMALL, **changes})

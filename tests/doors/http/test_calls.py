@@ -58,7 +58,7 @@ async def test_a_body_that_is_no_object_is_the_callers_fault(
 
 async def test_a_form_of_a_foreign_page_is_not_read(door: Door, connect: Connect, methods: FakeMethods) -> None:
     answer = await (await connect(door)).call("POST", "/api/echo", b"{}", content_type="text/plain")
-    assert (answer.status, methods.calls) == (415, [])
+    assert (answer.status, "echo" in methods.calls) == (415, False)
 
 
 async def test_a_peer_that_leaves_ends_what_it_waited_for(door: Door, connect: Connect, methods: FakeMethods) -> None:

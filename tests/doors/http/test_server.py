@@ -303,6 +303,15 @@ async def test_at_the_end_requests_are_answered_and_nobody_comes_in_any_more(
         await connect(door)
 
 
+async def test_a_server_that_is_told_to_end_before_it_has_begun_ends(tmp_path: Path) -> None:
+    settings = HttpSettings(bind="127.0.0.1:0", token=TOKEN)
+    server = HttpServer(FakeMethods(), settings, tmp_path, hide=lambda _: None, env={})
+    with trio.fail_after(5), trio.CancelScope() as scope:
+        scope.cancel()
+        await server.serve()
+    assert server.services.closing.has_begun
+
+
 async def test_a_peer_that_does_not_read_does_not_hold_up_the_end(open_door: Open, connect: Connect) -> None:
     door = await open_door(write_stall=3600)
     peer = await connect(door)
