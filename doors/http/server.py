@@ -99,8 +99,10 @@ class HttpServer:
             self.url = url_of(bound.getsockname())
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
             async with trio.open_nursery() as nursery:
+                ready = trio.Event()
+                nursery.start_soon(self._keep_connections, ready)
                 try:
-                    await nursery.start(self._keep_connections)
+                    await ready.wait()
                     for chore in self.services.chores:
                         await nursery.start(chore)
                     task_status.started(self.url)
@@ -108,11 +110,11 @@ class HttpServer:
                 finally:
                     self.services.closing.begin()
 
-    async def _keep_connections(self, *, task_status: trio.TaskStatus[None]) -> None:
+    async def _keep_connections(self, ready: trio.Event) -> None:
         """They outlive the cancellation of the server for as long as last words may take."""
         with trio.CancelScope(shield=True) as scope:
             async with trio.open_nursery() as self._connections:
-                task_status.started()
+                ready.set()
                 await self.services.closing.wait()
                 scope.deadline = trio.current_time() + self.services.settings.close_grace
                 await self._context.terminated.set()
