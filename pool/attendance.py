@@ -27,6 +27,10 @@ class SessionPort(Protocol):
         """The worker has said this. Must neither block nor raise."""
         ...
 
+    def let_go(self) -> None:
+        """The session's conversation is about to be forgotten: hold its worker no longer than somebody needs it."""
+        ...
+
     def lost(self, error: PoolError) -> None:
         """The worker that had the session's conversation is gone."""
         ...
@@ -46,6 +50,12 @@ class Attendance:
             self._ports.pop(session, None)
         else:
             self._ports[session] = port
+
+    def let_go(self, session: str) -> None:
+        """See ``SessionPort.let_go``."""
+        port = self._ports.get(session)
+        if port is not None:
+            port.let_go()
 
     async def restore(self, session: str, life: WorkerLife) -> None:
         """The worker has just been given the session's conversation."""

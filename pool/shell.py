@@ -196,6 +196,10 @@ class Pool:
     async def release(self, lease: Lease) -> None:
         """Give a hold back; a turn still running is aborted, and a worker that goes on regardless is failed."""
         await lease.aclose()
+        self.release_now(lease)
+
+    def release_now(self, lease: Lease) -> None:
+        """The same for a hold under which no turn runs: there is nothing to wait for."""
         life = self._lives.get(lease.hold.worker)
         if life is not None:
             life.leases.discard(lease)
@@ -210,10 +214,6 @@ class Pool:
                 self._latencies.turn.add(seconds)
             self._apply(stimuli.Release(lease.hold, turns=len(lease.turn_seconds)))
 
-    def release_soon(self, lease: Lease) -> None:
-        """The same for who cannot wait; also while the pool closes."""
-        self._nursery.start_soon(self.release, lease)
-
     def tell(self, stimulus: Stimulus) -> None:
         """Tell the pool a fact or a wish from outside: Busy, Quiet, Pause, Resume, StopWorker, Reconfigure ...
 
@@ -226,6 +226,8 @@ class Pool:
             for life in self._lives.values():
                 life.reconfigure(stimulus.settings)
             return
+        if isinstance(stimulus, stimuli.ForgetSession):
+            self._attendance.let_go(stimulus.session)
         self._apply(stimulus)
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109  # the documented limit of the drain
@@ -327,13 +329,12 @@ class Pool:
             self._apply(stimuli.Tick())
 
     def _measure(self) -> dict[str, int]:
-        facts = {life.id: life.facts().rss for life in self._lives.values()}
-        return {worker: rss for worker, rss in facts.items() if rss is not None}
+        return {life.id: rss for life in self._lives.values() if (rss := life.facts().rss) is not None}
 
     # --- workers ----------------------------------------------------------------------------------------------------
 
     async def _live(self, life: WorkerLife) -> None:
-        """One worker from spawn to reaped process; the machine hears of each step."""
+        """One worker from spawn to reaped process."""
         try:
             await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply, on_exec=self._execs.ended)
         finally:
@@ -379,8 +380,7 @@ class Pool:
             self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))
 
     async def _reconcile(self, action: Reconcile, life: WorkerLife) -> None:
-        fact = await self._attendance.reconcile(life, action.soft)
-        self._apply_if_alive(fact)
+        self._apply_if_alive(await self._attendance.reconcile(life, action.soft))
 
     def _apply_if_alive(self, fact: stimuli.WorkerFailed | stimuli.WorkerResetDone | stimuli.WorkerReconciled) -> None:
         """A worker that ended meanwhile has already been reported, by its own task."""

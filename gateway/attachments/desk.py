@@ -152,7 +152,7 @@ class Attachments:
             if attachment.pinned:
                 await self._run_pinned(attachment, lease)
             else:
-                self.pool.release_soon(lease)
+                self.pool.release_now(lease)
                 await attachment.run()
         finally:
             attachment.end(WorkerError("the attachment has ended"))
@@ -177,7 +177,7 @@ class Attachments:
 
     async def _discard(self, session: str, lease: Lease) -> None:
         """Nobody can go on with a conversation that was not kept."""
-        await self.pool.release(lease)
+        self.pool.release_now(lease)
         if self._sessions.get(session) is None:
             return
         try:

@@ -57,6 +57,11 @@ class Grip:
             held.is_watched = True
             self._start_soon(self._watch, lease, held)
 
+    def let_go(self) -> None:
+        """Keep nothing that nobody waits on."""
+        for lease in [lease for lease, held in self._held.items() if not held.users]:
+            self._release(lease)
+
     async def _watch(self, lease: Lease, held: _Held) -> None:
         """One task while the hold is used now and then, not one for each time."""
         while held.users or trio.current_time() < held.free_since + _LINGER:
@@ -69,4 +74,4 @@ class Grip:
         if self._held.pop(lease, None) is not None:
             if lease is self._latest:
                 self._latest = None
-            self._pool.release_soon(lease)
+            self._pool.release_now(lease)

@@ -217,6 +217,10 @@ class AttachedSession:
                 pending.answer(line.line)
         self._tell_all(events)
 
+    def let_go(self) -> None:
+        """See ``SessionPort.let_go``."""
+        self._grip.let_go()
+
     def lost(self, error: PoolError) -> None:
         """See ``SessionPort.lost``."""
         if self._run_is_open:

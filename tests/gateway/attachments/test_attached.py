@@ -104,6 +104,25 @@ async def test_another_conversation_is_another_for_both_and_for_the_next_worker(
         assert one.answer(4)["result"]["text"] == "after|still"
 
 
+async def test_another_door_can_begin_anew_right_after_a_front_end_has_asked(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world, attached(world) as front:
+        await front.prompt("old", 1)
+        await front.request("ping", 2)
+        assert (await world.call("sessions.reset", session="alice"))["reset"] is True
+        await front.prompt("new", 3)
+        assert front.answer(3)["result"]["text"] == "new"
+
+
+async def test_nothing_is_held_of_a_worker_that_nobody_asks(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, workers=1) as world, attached(world) as front:
+        await front.request("ping", 1)
+        await trio.sleep(0.11)
+        assert world.gateway.pool.statistics().pool.leased == 0
+        assert (await world.ask("hello", "bob")).text == "hello"
+
+
 async def test_the_conversation_of_another_session_is_not_taken_from_it(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
@@ -285,6 +304,8 @@ async def test_a_conversation_that_is_not_kept_has_its_worker_to_itself_and_ends
         assert front.ended is not None
         assert front.ended["code"] == "worker_exited"
         assert (await waiting.wait()).text == "hello"
+        await wait_all_tasks_blocked()
+    assert [entry.key for entry in world.gateway.sessions] == ["bob"]
 
 
 async def test_continuing_takes_up_the_latest_conversation_of_the_directory(
