@@ -5,14 +5,23 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
+from doors.http import routes as served
 from doors.http.settings import HttpSettings
-from doors.openai import stream
-from tests.doors.http.conftest import SMALL, Connect, Open
+from doors.openai import routes, stream
+from tests.doors.http.conftest import SMALL, Connect, Door, Open
 from tests.doors.http.peer import HttpPeer
 from tests.gateway.world import World
 
 CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+def open_v1(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Opens a server on which there is only this door."""
+    monkeypatch.setattr(served, "DOORS", (routes.routes,))
+    return open_door
 
 
 def body(text: str, **more: Any) -> dict[str, Any]:
@@ -34,15 +43,76 @@ async def running(world: World, text: str) -> Any:
     """The worker that has got as far as this prompt."""
     with trio.fail_after(10):
         while not any(worker.text == text for worker in world.launcher.workers):
-            await trio.testing.wait_all_tasks_blocked(0.01)
+            await wait_all_tasks_blocked(0.01)
     return world.launcher.running(text)
 
 
+def kept(door: Door) -> list[str]:
+    """The sessions that wait for their clients."""
+    (chore,) = door.server.services.chores
+    return list(chore.__self__._kept)  # type: ignore[attr-defined]  # it is a method
+
+
+async def test_a_second_request_of_a_session_waits_for_the_first_and_is_not_put_into_it(
+    open_v1: Open, connect: Connect, world: World
+) -> None:
+    door = await open_v1(world.methods)
+    first, second = await connect(door), await connect(door)
+    await first.send("POST", CHAT, body("hang"))
+    worker = await running(world, "hang")
+    await second.send("POST", CHAT, body("say two"))
+    with trio.fail_after(10):
+        while not (worker.steers or world.gateway.conductor.lanes.depth("alice")):
+            await wait_all_tasks_blocked(0.01)
+    worker.finish("one")
+    answers = [(await peer.read()).json["choices"][0]["message"]["content"] for peer in (first, second)]
+    assert answers == ["one", "two"]
+
+
+async def test_a_session_of_its_own_waits_for_results_and_no_longer_when_they_have_come(
+    open_v1: Open, connect: Connect, world: World
+) -> None:
+    door = await open_v1(world.methods)
+    peer = await connect(door)
+    said = body("mute", user=None)
+    await peer.send("POST", CHAT, said)
+    calls = [{"id": "c1", "name": "weather", "input": {}}]
+    (await running(world, "mute")).finish("", stop_reason="tool_calls", calls=calls)
+    message = (await peer.read()).json["choices"][0]["message"]
+    (session,) = kept(door)
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "grey"}
+    said["messages"] += [message, result, {"role": "user", "content": "hang"}]
+    await peer.send("POST", CHAT, said)
+    worker = await running(world, "hang")
+    assert kept(door) == []
+    assert world.launcher.requests[-1][1]["tool_results"] == [
+        {"tool_use_id": "c1", "content": "grey", "is_error": False}
+    ]
+    worker.finish("done")
+    assert (await peer.read()).status == 200
+    with trio.fail_after(10):
+        while world.gateway.sessions.get(session) is not None:
+            await wait_all_tasks_blocked(0.01)
+
+
+async def test_another_request_under_the_same_key_does_not_harm_the_first(
+    open_v1: Open, connect: Connect, world: World
+) -> None:
+    door = await open_v1(world.methods)
+    first, second = await connect(door), await connect(door)
+    await first.send("POST", CHAT, body("mute", user=None), idempotency_key="k1")
+    worker = await running(world, "mute")
+    answer = await second.call("POST", CHAT, body("something else", user=None), idempotency_key="k1")
+    assert (answer.status, kept(door)) == (409, [])
+    worker.finish("done")
+    assert (await first.read()).status == 200
+
+
 async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
-    open_door: Open, connect: Connect, world: World, monkeypatch: pytest.MonkeyPatch
+    open_v1: Open, connect: Connect, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "_QUIET_SECONDS", 0.05)
-    peer = await connect(await open_door(world.methods))
+    peer = await connect(await open_v1(world.methods))
     await peer.send("POST", CHAT, body("mute", stream=True))
     worker = await running(world, "mute")
     head = await peer.head()
@@ -54,9 +124,9 @@ async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
 
 
 async def test_the_end_of_the_server_is_the_last_message_of_a_stream_that_has_begun(
-    open_door: Open, connect: Connect, world: World
+    open_v1: Open, connect: Connect, world: World
 ) -> None:
-    door = await open_door(world.methods)
+    door = await open_v1(world.methods)
     peer = await connect(door)
     await peer.send("POST", CHAT, body("hang", stream=True))
     await peer.head()
@@ -69,9 +139,9 @@ async def test_the_end_of_the_server_is_the_last_message_of_a_stream_that_has_be
 
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_the_end_of_the_server_is_an_answer_that_says_not_to_ask_again(
-    open_door: Open, connect: Connect, world: World, *, is_stream: bool
+    open_v1: Open, connect: Connect, world: World, *, is_stream: bool
 ) -> None:
-    door = await open_door(world.methods)
+    door = await open_v1(world.methods)
     peer = await connect(door)
     await peer.send("POST", CHAT, body("mute", stream=is_stream))
     await running(world, "mute")
@@ -81,17 +151,17 @@ async def test_the_end_of_the_server_is_an_answer_that_says_not_to_ask_again(
     assert answer.headers["x-should-retry"] == "false", "its run goes on in the next life"
 
 
-async def test_a_pool_that_takes_nothing_new_says_to_ask_again(open_door: Open, connect: Connect, world: World) -> None:
+async def test_a_pool_that_takes_nothing_new_says_to_ask_again(open_v1: Open, connect: Connect, world: World) -> None:
     world.gateway.intake.is_closed = True
-    answer = await (await connect(await open_door(world.methods))).call("POST", CHAT, body("hello"))
+    answer = await (await connect(await open_v1(world.methods))).call("POST", CHAT, body("hello"))
     assert (answer.status, answer.headers["x-should-retry"]) == (503, "true")
 
 
 @pytest.mark.parametrize("aborts", [False, True])
 async def test_a_connection_that_is_cut_is_one_whose_client_has_left(
-    open_door: Open, connect: Connect, world: World, *, aborts: bool
+    open_v1: Open, connect: Connect, world: World, *, aborts: bool
 ) -> None:
-    door = await open_door(world.methods, abort_on_disconnect=aborts)
+    door = await open_v1(world.methods, abort_on_disconnect=aborts)
     peer = await connect(door)
     await peer.send("POST", CHAT, body("mute", stream=True), idempotency_key="k1")
     worker = await running(world, "mute")
@@ -106,10 +176,8 @@ async def test_a_connection_that_is_cut_is_one_whose_client_has_left(
     assert outcome.status == ("error" if aborts else "ok")
 
 
-async def test_a_session_named_in_another_script_comes_as_utf_8(
-    open_door: Open, connect: Connect, world: World
-) -> None:
-    door = await open_door(world.methods)
+async def test_a_session_named_in_another_script_comes_as_utf_8(open_v1: Open, connect: Connect, world: World) -> None:
+    door = await open_v1(world.methods)
     peer = await connect(door)
     name = "sitzung-\u4e16"
     headers = f"authorization: Bearer {peer.token}\r\ncontent-type: application/json\r\nx-pool-session: {name}"
@@ -129,14 +197,14 @@ async def test_a_session_named_in_another_script_comes_as_utf_8(
     [b"", b"{", b"[]", b"7", b"\xff", b'{"model":"main"}', b'{"model":"main","messages":' + b"[" * 5000],
 )
 async def test_a_body_that_is_no_request_is_refused(
-    open_door: Open, connect: Connect, world: World, content: bytes
+    open_v1: Open, connect: Connect, world: World, content: bytes
 ) -> None:
-    answer = await (await connect(await open_door(world.methods))).call("POST", CHAT, content)
+    answer = await (await connect(await open_v1(world.methods))).call("POST", CHAT, content)
     assert (answer.status, answer.error["type"]) == (400, "invalid_request_error")
 
 
-async def test_a_body_of_another_kind_or_size_is_not_read(open_door: Open, connect: Connect, world: World) -> None:
-    peer = await connect(await open_door(world.methods))
+async def test_a_body_of_another_kind_or_size_is_not_read(open_v1: Open, connect: Connect, world: World) -> None:
+    peer = await connect(await open_v1(world.methods))
     assert (await peer.call("POST", CHAT, b"{}", content_type="text/plain")).status == 415
     answer = await peer.call("POST", CHAT, body("x" * 200_000))
     assert (answer.status, answer.error["code"]) == (413, "request_entity_too_large")
