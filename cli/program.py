@@ -35,6 +35,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     ),
     "What is going on": (
         views.status,
+        views.top,
         views.workers,
         views.waiting,
         events.events,

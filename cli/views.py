@@ -10,7 +10,7 @@ from errors import UsageError
 if TYPE_CHECKING:
     from doors.control_client import ControlClient
 
-__all__ = ["explain", "route", "status", "waiting", "worker", "workers"]
+__all__ = ["explain", "route", "status", "top", "waiting", "worker", "workers"]
 
 _CHAT_TYPES = ("dm", "group", "channel", "thread")
 
@@ -29,6 +29,18 @@ def status(client: "ControlClient", *, watch: bool, as_json: bool) -> None:
         watch_status(client, place=given_place())
     else:
         show(client, "status", as_json=as_json, place=given_place())
+
+
+@click.command(short_help="Watch the pool live: workers, waiters, sessions, events.")
+@with_client
+def top(client: "ControlClient") -> None:
+    """Watch the pool live: workers, who waits, sessions with their last lines, events, how long things take.
+
+    q quits, space holds the picture.
+    """
+    from doors.top.program import run_top
+
+    run_top(client, place=given_place())
 
 
 @click.command()
