@@ -12,6 +12,7 @@ from errors import PoolError, UsageError
 from rpc.client import RpcClient
 from rpc.dialect import NOTHING, Dialect, Step
 from rpc.native import NativeDialect
+from rpc.raw import RawObject
 from rpc.settings import RpcSettings
 from tests.rpc.memory_transport import MemoryTransport
 from wire.messages import Message
@@ -73,11 +74,18 @@ class Deferring:
 
     name = "deferring"
     is_running = False
+    is_streaming = False
 
     def __init__(self) -> None:
         self.held: list[bytes] = []
         self.forgotten: list[str] = []
         self.due: float | None = None
+
+    def listen_raw(self, *, on: bool) -> None:
+        """It has no lines of its own."""
+
+    def forward(self, request_id: str, command: RawObject, now: float) -> Step:  # noqa: ARG002 - as above
+        raise UsageError("not in this dialect")
 
     def open(self, now: float) -> Step:
         self.due = now + 5
