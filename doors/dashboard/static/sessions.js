@@ -6,6 +6,7 @@ import { age, plural } from "./format.js";
 import { ItemList } from "./lists.js";
 
 const MOST = 200;
+const TAIL = 44; // characters of an answer that grows
 
 export class SessionsView {
   #model;
@@ -68,6 +69,14 @@ export class SessionsView {
   }
 }
 
+/** Of an answer that is under way the end, which is what is new; of what is over the beginning. */
+function lastLine(session) {
+  const line = session.line.trimEnd().split("\n").at(-1);
+  if (session.live === "" || line.length <= TAIL) return line;
+  const tail = line.slice(-TAIL);
+  return `…${tail.slice(tail.indexOf(" ") + 1)}`;
+}
+
 function update(element, session, { now, waiting, open }) {
   const button = element.firstElementChild;
   setAttribute(button, "data-state", session.failed && session.state === "READY" ? "FAILED" : session.state);
@@ -79,5 +88,5 @@ function update(element, session, { now, waiting, open }) {
   setText(badge, text);
   const busy = session.state === "READY" ? age(now - session.updatedAt) : session.state.toLowerCase();
   setText(element.querySelector(".when"), busy);
-  setText(element.querySelector(".last"), session.line.trimEnd().split("\n").at(-1) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
+  setText(element.querySelector(".last"), lastLine(session) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
 }
