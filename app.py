@@ -9,9 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import trio
 
 from app_serving import Serving, parts_of
+from config import show_config
 from doors.control import ControlServer
 from doors.error_log import ErrorLog
 from doors.http.server import HttpServer
@@ -272,6 +274,11 @@ class Supervisor:
             "data_dir": str(self._data_dir),
             "http": None if self._http is None else self._http.facts(),
         }
+
+    def config(self) -> msgspec.Raw:
+        """See ``SupervisorPort.config``."""
+        assert self._serving is not None  # noqa: S101 - methods are called only while we serve
+        return msgspec.Raw(show_config(self._serving.settings, as_json=True).encode())
 
     async def reload(self) -> dict[str, Any]:
         """See ``SupervisorPort.reload``."""

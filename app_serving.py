@@ -38,7 +38,8 @@ class Serving:
     ) -> None:
         self.pool = pool
         self.gateway = gateway
-        self._settings = settings
+        self.settings = settings
+        """Those that hold now."""
         self._launcher = launcher
         self._reread = reread
         self._tell = tell
@@ -48,19 +49,19 @@ class Serving:
 
     async def prewarm(self) -> None:
         """Say what to keep warm: as configured, else ``min`` of the default agent in the default role."""
-        settings = self._settings.pool
+        settings = self.settings.pool
         wanted = [(warm.agent, warm.role, warm.count) for warm in settings.prewarm]
         if not wanted and settings.min:
-            wanted = [(self._settings.router.default_agent, "default", settings.min)]
+            wanted = [(self.settings.router.default_agent, "default", settings.min)]
         shelf = self.gateway.shelf
         self.pool.tell(Prewarmed(tuple([(await shelf.get(agent, role), count) for agent, role, count in wanted])))
 
     async def reload(self) -> dict[str, Any]:
         """Read the settings again and go by them; on any error the ones that hold stay. Raises SettingsError."""
         async with self._one_at_a_time:
-            plan = plan_reload(self._settings, self._reread())
+            plan = plan_reload(self.settings, self._reread())
             if plan.is_empty:
-                self.prepare_http(self._settings.http)()  # a token's file may be another one under the same name
+                self.prepare_http(self.settings.http)()  # a token's file may be another one under the same name
             else:
                 await self._apply(plan.settings)
                 self._tell("reloaded", {"changed": list(plan.changed), "needs_restart": list(plan.restart)})
@@ -71,7 +72,7 @@ class Serving:
         commit_http = self.prepare_http(settings.http)
         self.pool.tell(Reconfigure(settings.pool))  # first: it refuses what this machine cannot hold
         commit_http()
-        self._settings = settings
+        self.settings = settings
         self._launcher.reconfigure(settings.rpc)
         self.gateway.reconfigure(settings.gateway, parts_of(settings))
         current = changed_profiles(before, await self._profiles())

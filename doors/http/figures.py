@@ -22,5 +22,11 @@ class HttpFigures:
         self.behind = 0
         """Streams that were cut off with a bookmark."""
         self.events_bytes = 0
+        self.sockets = 0
+        """Open WebSockets."""
+        self.sockets_slow = 0
+        """Those that were closed because they did not read."""
+        self.events_dropped = 0
+        """Events that slow WebSockets have lost."""
         self.requests: Counter[int] = Counter()
         """By status."""

@@ -128,6 +128,7 @@ def _own(http: HttpFigures) -> Iterator[Metric]:
     gauges = (
         ("connections", "Open connections.", http.connections),
         ("streams", "Open streams of events.", http.streams),
+        ("sockets", "Open WebSockets.", http.sockets),
     )
     counters = (
         ("connections_accepted", "Connections accepted.", http.accepted),
@@ -136,6 +137,8 @@ def _own(http: HttpFigures) -> Iterator[Metric]:
         ("connections_stalled", "Peers cut off because they did not read.", http.stalled),
         ("streams_behind", "Streams cut off with a bookmark because they were too slow.", http.behind),
         ("stream_bytes", "Bytes sent as events.", http.events_bytes),
+        ("sockets_slow", "WebSockets closed because they were too slow.", http.sockets_slow),
+        ("socket_events_dropped", "Events that slow WebSockets have lost.", http.events_dropped),
     )
     for name, text, value in gauges:
         yield _family("gauge", f"pool_http_{name}", text, value)

@@ -7,12 +7,16 @@ from doors.http import calls, events, health, metrics
 from doors.http.openings import Opening
 from doors.http.services import Services
 from doors.openai import routes as openai
+from doors.websocket import routes as websocket
 
 __all__ = ["DOORS", "openings"]
 
 Door = Callable[[Services], Sequence[Opening]]
 
-DOORS: tuple[Door, ...] = (health.routes, metrics.routes, calls.routes, events.routes, openai.routes, dashboard.routes)
+DOORS: tuple[Door, ...] = (
+    *(health.routes, metrics.routes, calls.routes, events.routes),
+    *(openai.routes, websocket.routes, dashboard.routes),
+)
 """Each door's function; the order decides where two paths match."""
 
 

@@ -93,6 +93,10 @@ class OperatorMethods:
         """Take nothing new, let turns end, stop all workers."""
         return {"drained": await self._pool.drain(params.timeout)}
 
+    async def config(self, _params: NoParams, _caller: Caller) -> Any:
+        """The settings that hold, secrets hidden."""
+        return {"config": self._supervisor.config()}
+
     async def reload(self, _params: NoParams, _caller: Caller) -> Any:
         """Read the settings file again; the last good settings stay where it is refused."""
         return await self._supervisor.reload()

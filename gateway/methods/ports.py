@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol
 
+import msgspec
+
 __all__ = ["SupervisorPort"]
 
 
@@ -10,6 +12,10 @@ class SupervisorPort(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """pid, uptime in seconds, version, paths."""
+        ...
+
+    def config(self) -> msgspec.Raw:
+        """The settings that hold, as JSON in the shape of their file, secrets hidden."""
         ...
 
     async def reload(self) -> dict[str, Any]:

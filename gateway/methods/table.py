@@ -67,6 +67,7 @@ class Methods:
             "pause": (requests.NoParams, operator.pause),
             "resume": (requests.NoParams, operator.resume),
             "drain": (requests.DrainRequest, operator.drain),
+            "config.get": (requests.NoParams, operator.config),
             "reload": (requests.NoParams, operator.reload),
             "shutdown": (requests.NoParams, operator.shutdown),
         }

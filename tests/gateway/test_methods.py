@@ -48,6 +48,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "pause": {},
     "resume": {},
     "drain": {},
+    "config.get": {},
     "reload": {},
     "shutdown": {},
 }

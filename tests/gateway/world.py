@@ -133,6 +133,10 @@ class Supervisor:
     def facts(self) -> dict[str, Any]:
         return {"pid": 1}
 
+    def config(self) -> msgspec.Raw:
+        agents = {"main": {"model": "large", "provider": "acme"}, "ops": {"model": None}}
+        return msgspec.Raw(msgspec.json.encode({"agents": agents, "http": {"token": "***"}}))
+
     async def reload(self) -> dict[str, Any]:
         await trio.lowlevel.checkpoint()
         return {"reloaded": True}

@@ -87,7 +87,10 @@ async def test_every_method_that_has_a_scope_is_one_and_what_concerns_all_needs_
     assert names >= APPROVALS
 
 
-ADMIN = {"sessions.delete", "workers.stop", "workers.recycle", "pause", "resume", "drain", "reload", "shutdown"}
+ADMIN = {
+    *("workers.stop", "workers.recycle", "pause", "resume", "drain", "config.get", "reload", "shutdown"),
+    "sessions.delete",
+}
 
 
 async def test_a_decision_is_told_with_the_name_of_its_token(open_door: Open, connect: Connect, world: World) -> None:

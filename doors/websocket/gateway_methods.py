@@ -1,0 +1,111 @@
+"""What concerns the gateway as a whole: how it is, its agents, models and settings, waking it, approvals."""
+
+import time
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from doors.websocket.request import Params, Request
+from doors.websocket.shapes import milliseconds
+from gateway.status import StatusDocument
+from router.keys import main_session_key
+
+__all__ = [
+    "ModelsParams",
+    "NoParams",
+    "ResolveParams",
+    "WakeParams",
+    "agents",
+    "config",
+    "health",
+    "health_of",
+    "models",
+    "resolve",
+    "status",
+    "wake",
+]
+
+
+class NoParams(msgspec.Struct):
+    """A method without parameters."""
+
+
+class ModelsParams(msgspec.Struct):
+    """``models.list``. There is one view: the models that are configured."""
+
+    view: str = "configured"
+
+
+class WakeParams(msgspec.Struct, rename="camel"):
+    """``wake``."""
+
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+    mode: Literal["now", "next-heartbeat"] = "now"
+    session_key: str | None = None
+
+
+class ResolveParams(msgspec.Struct):
+    """``exec.approval.resolve``."""
+
+    id: str
+    decision: Literal["allow-once", "deny"]
+
+
+async def health(request: Request, _params: NoParams) -> Params:
+    """Whether runs are begun, and the pool in a few numbers; at most a second old."""
+    return health_of(await request.services.status())
+
+
+def health_of(document: StatusDocument) -> Params:
+    """The same of a status that is there."""
+    pool = document.pool
+    return {
+        "ok": pool.mode == "running",
+        "ts": milliseconds(time.time()),
+        "mode": pool.mode,
+        "workers": {"total": pool.total, "idle": pool.idle, "leased": pool.leased, "max": pool.max},
+        "waiting": pool.waiting,
+        "runs": document.gateway.runs,
+        "sessions": {"count": document.gateway.sessions},
+    }
+
+
+async def status(request: Request, _params: NoParams) -> Any:
+    """Everything at one moment, as ``pool status --json`` prints it."""
+    return await request.call("status")
+
+
+async def agents(request: Request, _params: NoParams) -> Params:
+    """Every agent."""
+    found = await request.call("agents.list")
+    default = next(agent.name for agent in found if agent.is_default)
+    rows = [{"id": agent.name, "name": agent.name, "dialect": agent.dialect} for agent in found]
+    return {"defaultId": default, "mainKey": "main", "scope": "per-sender", "agents": rows}
+
+
+async def models(request: Request, _params: ModelsParams) -> Params:
+    """The models that agents are set to use; what else a program offers only it knows."""
+    settings = msgspec.json.decode((await request.call("config.get"))["config"])
+    tables = [agent for agent in settings["agents"].values() if isinstance(agent, dict) and agent.get("model")]
+    named = dict.fromkeys((table["model"], table.get("provider")) for table in tables)
+    rows = [{"id": model, "name": model, **({"provider": provider} if provider else {})} for model, provider in named]
+    return {"models": rows}
+
+
+async def config(request: Request, _params: NoParams) -> Params:
+    """The settings that hold, secrets hidden."""
+    return {"valid": True, "issues": [], "config": (await request.call("config.get"))["config"]}
+
+
+async def wake(request: Request, params: WakeParams) -> Params:
+    """Have a session told something with its next turn: the default agent's own, unless another is named."""
+    session = params.session_key or main_session_key(await request.default_agent())
+    told = await request.call("events.inject", {"session": session, "text": params.text})
+    return {"ok": True, "sessionKey": told["session"], "queued": told["event"] is not None}
+
+
+async def resolve(request: Request, params: ResolveParams) -> Params:
+    """Decide about a tool call that awaits approval."""
+    decision = "allow" if params.decision == "allow-once" else "deny"
+    await request.call("decide", {"call_id": params.id, "decision": decision})
+    return {"ok": True}

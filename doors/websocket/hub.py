@@ -1,0 +1,152 @@
+"""Follows the gateway's events once for all WebSockets, and tells each of them; it waits for none.
+
+It follows while there is somebody to tell, and a minute longer. When it begins it looks back, so that the text of runs
+that are in their turn already is known as a whole.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+import trio
+
+from doors.http.access import Identity
+from doors.http.caller import HttpCaller
+from doors.http.scopes import Scope
+from doors.http.services import Services
+from doors.websocket.limits import SocketLimits
+from doors.websocket.pictures import Told
+from doors.websocket.story import KINDS, Story
+from errors import PoolError
+
+__all__ = ["Hub", "Listener"]
+
+_LINGER_SECONDS = 60.0
+_LOOK_BACK = 20_000
+"""Seqs; some 50 ms of reading."""
+_RETRY_SECONDS = 1.0
+_OURSELVES = Identity("websocket", Scope.READ, approvals=True)
+_logger = logging.getLogger("pool.http")
+
+
+class Listener(Protocol):
+    """Who is told."""
+
+    def hear(self, told: Told) -> None:
+        """An event; must not wait."""
+        ...
+
+
+class _Ended(msgspec.Struct):
+    bookmark: int
+    reason: str
+
+
+class _Follower(HttpCaller):
+    """Keeps the subscription's task."""
+
+    task: Callable[[], Awaitable[None]] | None = None
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        self.task = task
+
+
+class Hub:
+    """One for the server's life; ``run`` is a chore of it."""
+
+    def __init__(self, services: Services, limits: SocketLimits) -> None:
+        self._services = services
+        self._limits = limits
+        self._listeners: dict[Listener, None] = {}
+        self._wanted = trio.Event()
+        self._following = trio.CancelScope()
+        self._flushing = trio.CancelScope()
+        self._story = Story(0)
+        self._ended: _Ended | None = None
+
+    def join(self, listener: Listener) -> None:
+        """Tell it from now on."""
+        self._listeners[listener] = None
+        self._following.deadline = math.inf
+        self._wanted.set()
+
+    def leave(self, listener: Listener) -> None:
+        """Tell it no more."""
+        del self._listeners[listener]
+        if not self._listeners:
+            self._following.deadline = trio.current_time() + _LINGER_SECONDS
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Follow while somebody listens, until cancelled."""
+        task_status.started()
+        while True:
+            await self._wanted.wait()
+            with trio.CancelScope() as self._following:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._tick)
+                    nursery.start_soon(self._flush_in_time)
+                    await self._follow()
+            self._wanted = trio.Event()
+            if self._listeners:  # somebody came in the moment it gave up
+                self._wanted.set()
+
+    async def _follow(self) -> None:
+        """Subscribe, and again where it was cut off; after trouble with what is to happen from then on."""
+        since = await self._look_back(_LOOK_BACK)
+        while True:
+            ended = await self._subscribe(since)
+            if ended is not None and ended.reason == "behind":
+                since = ended.bookmark
+            else:
+                await trio.sleep(_RETRY_SECONDS)
+                since = await self._look_back(0)
+
+    async def _look_back(self, seqs: int) -> int:
+        """Begin a new story; where to read on from."""
+        status = await self._services.call("status", {}, HttpCaller(_OURSELVES, "websocket"))
+        head = int(status.gateway.events.head)
+        self._story = Story(head)
+        return max(0, head - seqs)
+
+    async def _subscribe(self, since: int) -> _Ended | None:
+        """Follow up to the end of one subscription; how it ended."""
+        caller = _Follower(_OURSELVES, "websocket", take=self._take)
+        self._ended = None
+        try:
+            await self._services.call("subscribe", {"since": since, "kinds": KINDS}, caller)
+        except PoolError as exc:
+            _logger.warning("events cannot be told to WebSockets at the moment: %s", exc)
+            return None
+        assert caller.task is not None  # noqa: S101  # subscribe has started it, or raised
+        await caller.task()
+        return self._ended
+
+    async def _take(self, event: str, data: bytes) -> None:
+        if event == "subscription_ended":
+            self._ended = msgspec.json.decode(data, type=_Ended)
+            return
+        await trio.lowlevel.checkpoint()
+        self._tell(self._story.take(data, trio.current_time()))
+
+    async def _flush_in_time(self) -> None:
+        while True:
+            with trio.CancelScope(deadline=self._story.next_due) as self._flushing:
+                await trio.sleep_forever()
+            self._tell(self._story.flush(trio.current_time()))
+
+    async def _tick(self) -> None:
+        while True:
+            await trio.sleep(self._limits.tick)
+            payload = msgspec.json.encode({"ts": int(time.time() * 1000)})
+            self._tell([Told("tick", payload, is_droppable=True)])
+
+    def _tell(self, events: list[Told]) -> None:
+        for told in events:
+            for listener in list(self._listeners):
+                listener.hear(told)
+        self._flushing.deadline = self._story.next_due

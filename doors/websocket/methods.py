@@ -1,0 +1,84 @@
+"""The methods of the protocol: what each needs, and who carries it out."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import msgspec
+
+from doors.http.refusals import Refusal
+from doors.http.scopes import Scope
+from doors.websocket import gateway_methods as gateway
+from doors.websocket import run_methods as runs
+from doors.websocket import session_methods as sessions
+from doors.websocket.request import Request
+from errors import UsageError
+from wire.framing import DECODE_ERRORS
+
+__all__ = ["METHODS", "Method", "carry_out"]
+
+
+class Method(NamedTuple):
+    """``scope`` None: it needs the right to approve. ``ignored``: parameters that are taken and have no effect."""
+
+    scope: Scope | None
+    params: type[msgspec.Struct]
+    run: Callable[[Request, Any], Awaitable[Any]]
+    ignored: frozenset[str] = frozenset()
+
+
+_LIST_IGNORED = frozenset({"includeGlobal", "includeUnknown", "includeLastMessage", "includeDerivedTitles", "agentId"})
+
+METHODS: Mapping[str, Method] = {
+    "agent": Method(Scope.WRITE, runs.AgentParams, runs.agent, runs.AGENT_IGNORED),
+    "agent.wait": Method(Scope.READ, runs.WaitParams, runs.wait),
+    "chat.send": Method(Scope.WRITE, runs.ChatParams, runs.send, runs.CHAT_IGNORED),
+    "chat.history": Method(Scope.READ, runs.HistoryParams, runs.history, frozenset({"maxChars"})),
+    "chat.abort": Method(Scope.WRITE, runs.AbortParams, runs.abort),
+    "sessions.list": Method(Scope.READ, sessions.ListParams, sessions.list_sessions, _LIST_IGNORED),
+    "sessions.get": Method(Scope.READ, sessions.GetParams, sessions.get),
+    "sessions.reset": Method(Scope.WRITE, sessions.ResetParams, sessions.reset, frozenset({"reason"})),
+    "sessions.delete": Method(Scope.ADMIN, sessions.DeleteParams, sessions.delete),
+    "sessions.compact": Method(Scope.WRITE, sessions.CompactParams, sessions.compact),
+    "health": Method(Scope.READ, gateway.NoParams, gateway.health, frozenset({"probe"})),
+    "status": Method(Scope.READ, gateway.NoParams, gateway.status),
+    "wake": Method(Scope.WRITE, gateway.WakeParams, gateway.wake),
+    "agents.list": Method(Scope.READ, gateway.NoParams, gateway.agents),
+    "models.list": Method(Scope.READ, gateway.ModelsParams, gateway.models),
+    "config.get": Method(Scope.ADMIN, gateway.NoParams, gateway.config),
+    "exec.approval.resolve": Method(None, gateway.ResolveParams, gateway.resolve),
+}
+
+_read_names = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+async def carry_out(name: str, params: msgspec.Raw, request: Request) -> Any:
+    """Run a method; what it returns is the payload of its last answer. Raises PoolError."""
+    method = METHODS.get(name)
+    if method is None:
+        raise UsageError(f"unknown method: {name!r}; there are: {', '.join(METHODS)}")
+    _check_right(name, method, request)
+    return await method.run(request, _read(name, method, params, request))
+
+
+def _check_right(name: str, method: Method, request: Request) -> None:
+    identity = request.identity
+    if method.scope is None and not identity.approvals:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"missing scope: operator.approvals, for {name}")
+    if method.scope is not None and identity.scope < method.scope:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"missing scope: operator.{method.scope.name.lower()}, for {name}")
+
+
+def _read(name: str, method: Method, params: msgspec.Raw, request: Request) -> Any:
+    raw = bytes(params)
+    raw = b"{}" if raw == b"null" else raw
+    try:
+        names = _read_names.decode(raw)
+        decoded = msgspec.json.decode(raw, type=method.params)
+    except DECODE_ERRORS as exc:
+        raise UsageError(f"bad parameters for {name}: {exc}") from exc
+    known = {field.encode_name for field in msgspec.structs.fields(method.params)}
+    for unknown in names.keys() - known - method.ignored:
+        raise UsageError(f"bad parameters for {name}: unknown parameter {unknown[:50]!r}; there are: {sorted(known)}")
+    request.ignored = sorted(names.keys() & method.ignored)
+    return decoded

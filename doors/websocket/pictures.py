@@ -1,0 +1,208 @@
+"""Single events of the gateway as the protocol pictures them. Pure.
+
+``agent``: ``{runId, seq, stream, ts, sessionKey, data}`` with the streams lifecycle, assistant, tool, compaction and
+error; ``chat``: ``{runId, sessionKey, seq, state, message?}`` with the states delta, final, aborted and error. ``seq``
+is the gateway's: what ``GET /events?since=`` goes on from. Times are milliseconds since 1970.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from doors.websocket.shapes import milliseconds, present
+from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
+
+__all__ = ["Moment", "Told", "assistant", "chat_delta", "picture"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Told(NamedTuple):
+    """An event to send: its name, its payload as JSON."""
+
+    event: str
+    payload: bytes
+    is_droppable: bool = False
+    old: bytes | None = None
+    """What peers of version 3 get instead; empty: nothing."""
+    is_for_approvers: bool = False
+
+
+class Moment(NamedTuple):
+    """Whose event it is, and when."""
+
+    session: str
+    run_id: str
+    seq: int
+    ts: float
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def assistant(moment: Moment, delta: str, text: str | None) -> Told:
+    """More has been said; ``text`` is all of it, None where that cannot be told."""
+    return _agent(moment, "assistant", {**present(text=text), "delta": delta}, is_droppable=True)
+
+
+def chat_delta(moment: Moment, delta: str, text: str | None) -> Told:
+    """The same for a chat. Version 3 knows the whole text only."""
+    facts: dict[str, Any] = {**_chat_head(moment), "state": "delta"}
+    message = {} if text is None else {"message": _message(moment, text)}
+    old = b"" if text is None else _encode({**facts, **message})
+    return Told("chat", _encode({**facts, "deltaText": delta, **message}), is_droppable=True, old=old)
+
+
+# --- all else ---------------------------------------------------------------------------------------------------------
+
+
+class _Call(msgspec.Struct):
+    call: ToolCallView
+    tail: str | None = None
+    error: str | None = None
+    details: CallDetails | None = None
+
+
+class _Compaction(msgspec.Struct):
+    reason: str | None = None
+    aborted: bool = False
+    error: str | None = None
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+    severity: str | None = None
+    phase: str | None = None
+
+
+class _Done(msgspec.Struct):
+    reason: str = "completed"
+    text: str = ""
+    truncated: bool = False
+    error: ErrorBody | None = None
+    usage: TokenUsage | None = None
+    media: list[dict[str, Any]] = []
+    silent: bool = False
+
+
+class _Decision(msgspec.Struct):
+    call_id: str
+    decision: str
+    by: str | None = None
+
+
+def picture(moment: Moment, kind: str, data: msgspec.Raw, said: str | None) -> Iterable[Told]:
+    """What is told of an event of that kind. ``said``: the run's text so far, where it is known."""
+    read = _PICTURES.get(kind)
+    return () if read is None else read(moment, kind, data, said)
+
+
+def _start(moment: Moment, _kind: str, _data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
+    return [_agent(moment, "lifecycle", {"phase": "start", "startedAt": milliseconds(moment.ts)})]
+
+
+def _tool(moment: Moment, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
+    event = msgspec.json.decode(data, type=_Call)
+    call = event.call
+    phase = {"tool:start": "start", "tool:update": "update"}.get(kind, "result")
+    facts = {"phase": phase, "toolCallId": call.id, "name": call.name, **present(meta=call.input_preview or None)}
+    if phase == "update":
+        facts["partialResult"] = event.tail or ""
+    elif phase == "result":
+        is_error = kind == "tool:error"
+        facts |= {"isError": is_error, "result": (event.error if is_error else event.tail) or ""}
+        facts |= present(durationMs=call.duration_ms, details=event.details)
+    return [_agent(moment, "tool", facts, is_droppable=phase == "update")]
+
+
+def _compaction(moment: Moment, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
+    event = msgspec.json.decode(data, type=_Compaction)
+    more = present(reason=event.reason, aborted=event.aborted or None, error=event.error)
+    return [_agent(moment, "compaction", {"phase": kind.rpartition(":")[2], **more})]
+
+
+def _error(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
+    event = msgspec.json.decode(data, type=_Error)
+    return [_agent(moment, "error", {"error": event.message, **present(severity=event.severity, phase=event.phase)})]
+
+
+def _done(moment: Moment, _kind: str, data: msgspec.Raw, said: str | None) -> Iterable[Told]:
+    event = msgspec.json.decode(data, type=_Done)
+    ended: dict[str, Any] = {"endedAt": milliseconds(moment.ts), "stopReason": event.reason}
+    if event.error is None:
+        ended = {"phase": "end", **ended}
+        chat = _final(moment, event)
+    elif event.error.code == "aborted":
+        ended = {"phase": "end", "aborted": True, **ended}
+        chat = {"state": "aborted", **({"message": _message(moment, said)} if said else {})}
+    else:
+        ended = {"phase": "error", "error": event.error.message, "code": event.error.code, **ended}
+        kind = "timeout" if event.reason == "timeout" else "unknown"
+        chat = {"state": "error", "errorMessage": event.error.message, "errorKind": kind}
+    payload = _encode({**_chat_head(moment), **chat, "stopReason": event.reason})
+    return [_agent(moment, "lifecycle", ended), Told("chat", payload)]
+
+
+def _final(moment: Moment, event: _Done) -> dict[str, Any]:
+    """A run that chose to say nothing has no message."""
+    chat: dict[str, Any] = {"state": "final"}
+    if not event.silent:
+        more = present(media=event.media or None, truncated=event.truncated or None)
+        chat["message"] = {**_message(moment, event.text), **more}
+    return {**chat, **present(usage=event.usage)}
+
+
+def _permission(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
+    call = msgspec.json.decode(data, type=_Call).call
+    request = {"command": call.input_preview, "tool": call.name, "sessionKey": moment.session, "runId": moment.run_id}
+    return [_approval("requested", {"id": call.id, "request": request, "createdAtMs": milliseconds(moment.ts)})]
+
+
+def _decided(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
+    event = msgspec.json.decode(data, type=_Decision)
+    decision = "allow-once" if event.decision == "allow" else event.decision
+    facts = {"id": event.call_id, "decision": decision, "ts": milliseconds(moment.ts), "sessionKey": moment.session}
+    return [_approval("resolved", {**facts, **present(resolvedBy=event.by)})]
+
+
+_PICTURES: dict[str, Callable[[Moment, str, msgspec.Raw, str | None], Iterable[Told]]] = {
+    "run:start": _start,
+    "tool:start": _tool,
+    "tool:update": _tool,
+    "tool:end": _tool,
+    "tool:error": _tool,
+    "compaction:start": _compaction,
+    "compaction:end": _compaction,
+    "error": _error,
+    "done": _done,
+    "permission_required": _permission,
+    "permission_decided": _decided,
+}
+
+
+# --- in common --------------------------------------------------------------------------------------------------------
+
+
+def _agent(moment: Moment, stream: str, data: dict[str, Any], *, is_droppable: bool = False) -> Told:
+    payload = {
+        "runId": moment.run_id,
+        "seq": moment.seq,
+        "stream": stream,
+        "ts": milliseconds(moment.ts),
+        "sessionKey": moment.session,
+        "data": data,
+    }
+    return Told("agent", _encode(payload), is_droppable=is_droppable)
+
+
+def _approval(what: str, payload: dict[str, Any]) -> Told:
+    return Told(f"exec.approval.{what}", _encode(payload), is_for_approvers=True)
+
+
+def _chat_head(moment: Moment) -> dict[str, Any]:
+    return {"runId": moment.run_id, "sessionKey": moment.session, "seq": moment.seq}
+
+
+def _message(moment: Moment, text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"type": "text", "text": text}], "timestamp": milliseconds(moment.ts)}

@@ -1,0 +1,219 @@
+"""``agent``, ``agent.wait`` and ``chat.*``: messages for agents, and what becomes of them."""
+
+import base64
+import binascii
+import re
+from typing import Annotated, Any
+
+import msgspec
+
+from doors.websocket.request import Params, Request
+from doors.websocket.shapes import milliseconds, present
+from errors import UsageError, error_from_wire
+from gateway.run import RunOutcome
+from router.keys import check_session_key, main_session_key
+
+__all__ = [
+    "AGENT_IGNORED",
+    "CHAT_IGNORED",
+    "AbortParams",
+    "AgentParams",
+    "ChatParams",
+    "HistoryParams",
+    "WaitParams",
+    "abort",
+    "agent",
+    "history",
+    "send",
+    "wait",
+]
+
+_LONGEST_WAIT_MS = 86_400_000
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
+
+AGENT_IGNORED = frozenset(
+    {"to", "replyTo", "sessionId", "thinking", "deliver", "channel", "replyChannel", "accountId", "replyAccountId"}
+    | {"threadId", "groupId", "groupChannel", "groupSpace", "extraSystemPrompt", "inputProvenance", "label"}
+    | {"spawnedBy", "voiceWakeTrigger"}
+)
+"""Parameters of ``agent`` that have no effect: a session's own settings and the router decide these."""
+CHAT_IGNORED = frozenset(
+    {"sessionId", "thinking", "fastMode", "deliver", "originatingChannel", "originatingTo", "originatingAccountId"}
+    | {"originatingThreadId", "systemInputProvenance", "systemProvenanceReceipt"}
+)
+"""The same for ``chat.send``."""
+
+
+class Attachment(msgspec.Struct, rename="camel"):
+    """A file beside a message, base64 or a data URL in ``content``."""
+
+    content: str
+    mime_type: str | None = None
+    file_name: str | None = None
+    type: str | None = None
+
+
+Attachments = Annotated[list[Attachment], msgspec.Meta(max_length=32)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class AgentParams(msgspec.Struct, rename="camel"):
+    """``agent``. ``timeout``: seconds."""
+
+    message: Annotated[str, msgspec.Meta(min_length=1)]
+    session_key: str | None = None
+    agent_id: str | None = None
+    idempotency_key: str | None = None
+    timeout: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    lane: str | None = None
+    attachments: Attachments = []
+
+
+class WaitParams(msgspec.Struct, rename="camel"):
+    """``agent.wait``."""
+
+    run_id: str
+    timeout_ms: Count = 30_000
+
+
+class ChatParams(msgspec.Struct, rename="camel"):
+    """``chat.send``."""
+
+    session_key: str
+    message: str
+    idempotency_key: str | None = None
+    timeout_ms: Count | None = None
+    attachments: Attachments = []
+
+
+class HistoryParams(msgspec.Struct, rename="camel"):
+    """``chat.history``."""
+
+    session_key: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+
+
+class AbortParams(msgspec.Struct, rename="camel"):
+    """``chat.abort``."""
+
+    session_key: str
+    run_id: str | None = None
+
+
+# --- agent ------------------------------------------------------------------------------------------------------------
+
+
+async def agent(request: Request, params: AgentParams) -> Params:
+    """Begin a run and say so at once; the last answer is its outcome. Raises what the run fails with."""
+    session = params.session_key or main_session_key(params.agent_id or await request.default_agent())
+    accepted = await request.call(
+        "agent",
+        {
+            "text": params.message,
+            "session": session,
+            "agent": params.agent_id,
+            "run": params.idempotency_key,
+            "timeout": params.timeout,
+            "lane": params.lane,
+            "images": _images(params.attachments),
+        },
+    )
+    run = {"runId": accepted["run_id"], "sessionKey": accepted["session"]}
+    await request.say(
+        request.with_ignored({**run, "status": "accepted", "acceptedAt": milliseconds(accepted["accepted_at"])})
+    )
+    outcome = await _outcome(request, accepted["run_id"], accepted["session"])
+    if outcome.error is not None:
+        error = outcome.error
+        raise error_from_wire(error.code, error.message, {**error.data, "runId": outcome.run_id})
+    return {**run, "status": "ok", "summary": "completed", "result": _result(outcome)}
+
+
+async def _outcome(request: Request, run_id: str, session: str) -> RunOutcome:
+    while True:
+        params = {"run_id": run_id, "session": session, "timeout_ms": _LONGEST_WAIT_MS}
+        outcome = await request.call("agent.wait", params)
+        if isinstance(outcome, RunOutcome):
+            return outcome
+
+
+def _result(outcome: RunOutcome) -> Params:
+    payloads = [] if outcome.silent else [present(text=outcome.text, media=outcome.media or None)]
+    usage = outcome.usage and {"input": outcome.usage.input_tokens, "output": outcome.usage.output_tokens}
+    meta = present(stopReason=outcome.stop_reason, usage=usage, worker=outcome.worker, calls=outcome.calls or None)
+    return {"payloads": payloads, "meta": meta}
+
+
+async def wait(request: Request, params: WaitParams) -> Params:
+    """The outcome of a run, or that it has none yet."""
+    given = {"run_id": params.run_id, "timeout_ms": min(params.timeout_ms, _LONGEST_WAIT_MS)}
+    outcome = await request.call("agent.wait", given)
+    if not isinstance(outcome, RunOutcome):
+        return {"runId": params.run_id, "status": "timeout", **present(startedAt=milliseconds(outcome["started_at"]))}
+    return {
+        "runId": outcome.run_id,
+        "status": outcome.status,
+        "endedAt": milliseconds(outcome.ended_at),
+        **present(
+            startedAt=milliseconds(outcome.started_at),
+            error=outcome.error and outcome.error.message,
+            text=None if outcome.silent or outcome.error else outcome.text,
+        ),
+    }
+
+
+# --- chat -------------------------------------------------------------------------------------------------------------
+
+
+async def send(request: Request, params: ChatParams) -> Params:
+    """Begin a run; the rest comes as events."""
+    accepted = await request.call(
+        "agent",
+        {
+            "text": params.message,
+            "session": params.session_key,
+            "run": params.idempotency_key,
+            "timeout": None if params.timeout_ms is None else params.timeout_ms / 1000,
+            "images": _images(params.attachments),
+        },
+    )
+    answer = {"runId": accepted["run_id"], "sessionKey": accepted["session"], "status": "started"}
+    return request.with_ignored(answer)
+
+
+async def history(request: Request, params: HistoryParams) -> Params:
+    """What was said in a session, oldest first, each message in its agent's own shape."""
+    key = check_session_key(params.session_key)
+    try:
+        view = await request.call("sessions.get", {"session": key})
+    except UsageError:
+        return {"sessionKey": key, "messages": []}  # nothing was said in it yet
+    found = await request.call("sessions.history", {"session": key, "limit": params.limit})
+    return {"sessionKey": key, "messages": found["messages"], **present(thinkingLevel=view.thinking)}
+
+
+async def abort(request: Request, params: AbortParams) -> Params:
+    """End a run, or a session's running turn."""
+    ended = await request.call("abort", {"session": params.session_key, "run": params.run_id})
+    run_ids = [params.run_id] if params.run_id is not None and ended["aborted"] else []
+    return {"ok": True, "aborted": ended["aborted"], "runIds": run_ids}
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _images(attachments: list[Attachment]) -> list[dict[str, Any]]:
+    return [_image(attachment, f"attachments[{number}]") for number, attachment in enumerate(attachments)]
+
+
+def _image(attachment: Attachment, place: str) -> dict[str, Any]:
+    url = _DATA_URL.match(attachment.content)
+    kind = url[1] if url else attachment.mime_type or ""
+    if not kind.startswith("image/"):
+        raise UsageError(f"{place} is {kind or 'of no type'}; only images can be sent with a message")
+    data = attachment.content[url.end() :] if url else attachment.content
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise UsageError(f"the content of {place} is no base64") from exc
+    return {"type": "image", "data": data, "mimeType": kind}

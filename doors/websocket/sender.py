@@ -1,0 +1,89 @@
+"""The writing side of one WebSocket: what waits for it, one frame at a time on its way, and its last words."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from doors.control_limits import OutputShare
+from doors.websocket.outbox import Outbox, Verdict
+
+__all__ = ["Sender"]
+
+_MOST_REASON = 120
+"""Bytes of a close frame's reason."""
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Sender:
+    """``send`` is ASGI's, and waits while the peer does not read. Everything that waits is charged to ``share``."""
+
+    def __init__(self, send: Send, limit: int, share: OutputShare) -> None:
+        self._send = send
+        self._outbox = Outbox(limit)
+        self._share = share
+        self._on_its_way = 0
+        self._ending: tuple[int, str] | None = None
+        self._news = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    async def put(self, frame: bytes) -> None:
+        """Add an answer, waiting while there is no room."""
+        while not self._outbox.has_room(len(frame)) and self._ending is None:
+            await self._room.park()
+        self.put_nowait(frame)
+
+    def put_nowait(self, frame: bytes) -> None:
+        """Add a frame whatever waits already; after the end it is forgotten."""
+        if self._ending is None:
+            self._outbox.put(frame)
+            self._changed()
+
+    def offer(self, frame: bytes, *, is_droppable: bool) -> Verdict:
+        """Add an event where there is room for it."""
+        if self._ending is not None:
+            return Verdict.TAKEN
+        verdict = self._outbox.offer(frame, is_droppable=is_droppable)
+        self._changed()
+        return verdict
+
+    def end(self, code: int, reason: str, *, at_once: bool = False) -> None:
+        """Close once what waits has been sent, or with nothing more than the frame that is on its way."""
+        if at_once:
+            self._outbox.clear()
+        self._ending = self._ending or (code, reason)
+        self._changed()
+        self._room.unpark_all()
+
+    def _changed(self) -> None:
+        self._share.charge(self._outbox.size + self._on_its_way)
+        self._news.unpark()
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send what comes until the end, close, return."""
+        try:
+            while self._outbox or self._ending is None:
+                if self._outbox:
+                    await self._send_next()
+                else:
+                    await self._news.park()
+            code, reason = self._ending
+            short = reason.encode()[:_MOST_REASON].decode(errors="ignore")
+            await self._send({"type": "websocket.close", "code": code, "reason": short})
+        finally:
+            self._outbox.clear()
+            self._share.charge(0)
+
+    async def _send_next(self) -> None:
+        frame = self._outbox.take()
+        self._on_its_way = len(frame)
+        self._room.unpark_all()
+        try:
+            await self._send({"type": "websocket.send", "text": frame.decode()})
+        finally:
+            self._on_its_way = 0
+            self._share.charge(self._outbox.size)

@@ -1,0 +1,149 @@
+"""From the gateway's events to the protocol's, for all runs and all peers at once. Pure.
+
+Text that comes at once becomes one event, and what was said before something else is told before it.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import msgspec
+
+from doors.websocket.pictures import Moment, Told, assistant, chat_delta, picture
+from doors.websocket.telling import RunText
+from wire.messages import EMPTY
+
+__all__ = ["EVENTS", "KINDS", "Story"]
+
+EVENTS = ("agent", "chat", "tick", "shutdown", "exec.approval.requested", "exec.approval.resolved")
+"""What a peer may hear, beside ``connect.challenge``."""
+
+KINDS = (
+    *("run:start", "text_chunk", "text_snapshot", "tool:start", "tool:update", "tool:end", "tool:error"),
+    *("compaction:start", "compaction:end", "error", "done", "permission_required", "permission_decided"),
+)
+"""The gateway's events that they are made of."""
+
+_TEXTS = frozenset({"text_chunk", "text_snapshot"})
+_GAPS = frozenset({"tool:start", "compaction:end"})
+_MOST_RUNS = 1000
+"""Runs whose text is remembered: far more than run at a time, and each forgets its own at its end."""
+
+
+class _Event(msgspec.Struct, gc=False):
+    seq: int
+    ts: float
+    session: str
+    type: str
+    run_id: str | None = None
+    data: msgspec.Raw = EMPTY
+
+
+class _Push(msgspec.Struct):
+    events: list[_Event]
+
+
+class _Piece(msgspec.Struct, gc=False):
+    delta: str = ""
+    text: str = ""
+
+
+_Run = tuple[str, str]
+_read_push = msgspec.json.Decoder(_Push)
+_read_pieces = msgspec.json.Decoder(list[_Piece])
+
+
+class Story:
+    """``news_after``: events up to that seq are only remembered, so that what follows can be told with all its text."""
+
+    def __init__(self, news_after: int) -> None:
+        self._news_after = news_after
+        self._texts: OrderedDict[_Run, RunText] = OrderedDict()
+        self._waiting: dict[_Run, RunText] = {}
+        """Those of which something is not told yet."""
+
+    def take(self, data: bytes, now: float) -> list[Told]:
+        """What to tell of a push ``{"events": [...]}`` of the gateway."""
+        told: list[Told] = []
+        for (session, run_id, is_text), group in groupby(_read_push.decode(data).events, _thread):
+            if is_text:
+                self._say((session, run_id), list(group))
+            else:
+                for event in group:
+                    told += self._single((session, run_id), event, now)
+        return [*told, *self.flush(now)]
+
+    def flush(self, now: float) -> list[Told]:
+        """What has waited for its time, which has come."""
+        told: list[Told] = []
+        for run, text in list(self._waiting.items()):
+            if text.agent.due_at <= now:
+                told.append(_tell_agent(run, text, now))
+            if text.chat.due_at <= now:
+                told.append(_tell_chat(run, text, now))
+            if text.agent.due_at == text.chat.due_at == math.inf:
+                del self._waiting[run]
+        return told
+
+    @property
+    def next_due(self) -> float:
+        """When ``flush`` has something to tell; infinite where nothing waits."""
+        return min((min(text.agent.due_at, text.chat.due_at) for text in self._waiting.values()), default=math.inf)
+
+    # --- text ---------------------------------------------------------------------------------------------------------
+
+    def _say(self, run: _Run, events: list[_Event]) -> None:
+        text = self._texts.get(run) or self._remember(run, is_whole=False)
+        old = [event for event in events if event.seq <= self._news_after]
+        text.recall(_join(old))
+        new = events[len(old) :]
+        said = _join(new)
+        if said:
+            text.add(said, new[-1].seq, new[-1].ts)
+            self._waiting[run] = text
+
+    def _remember(self, run: _Run, *, is_whole: bool) -> RunText:
+        text = self._texts[run] = RunText(is_whole=is_whole)
+        if len(self._texts) > _MOST_RUNS:
+            oldest, _ = self._texts.popitem(last=False)
+            self._waiting.pop(oldest, None)
+        return text
+
+    # --- all else -----------------------------------------------------------------------------------------------------
+
+    def _single(self, run: _Run, event: _Event, now: float) -> Iterator[Told]:
+        text = self._remember(run, is_whole=True) if event.type == "run:start" else self._texts.get(run)
+        if event.seq > self._news_after and event.run_id is not None:
+            yield from self._tell(run, event, text, now)
+        if event.type == "done":
+            self._texts.pop(run, None)
+            self._waiting.pop(run, None)
+        elif text is not None and event.type in _GAPS:
+            text.gap()
+
+    def _tell(self, run: _Run, event: _Event, text: RunText | None, now: float) -> Iterable[Told]:
+        if text is not None and text.agent.due_at < math.inf:
+            yield _tell_agent(run, text, now)
+        yield from picture(
+            Moment(*run, event.seq, event.ts), event.type, event.data, None if text is None else text.whole
+        )
+
+
+def _thread(event: _Event) -> tuple[str, str, bool]:
+    return event.session, event.run_id or "", event.type in _TEXTS
+
+
+def _join(events: list[_Event]) -> str:
+    pieces = _read_pieces.decode(b"[%b]" % b",".join([event.data for event in events]))
+    return "".join([piece.delta or piece.text for piece in pieces])
+
+
+def _tell_agent(run: _Run, text: RunText, now: float) -> Told:
+    whole, waiting = text.whole, text.agent
+    return assistant(Moment(*run, waiting.seq, waiting.ts), waiting.take(now, len(whole or "")), whole)
+
+
+def _tell_chat(run: _Run, text: RunText, now: float) -> Told:
+    whole, waiting = text.whole, text.chat
+    return chat_delta(Moment(*run, waiting.seq, waiting.ts), waiting.take(now, len(whole or "")), whole)
