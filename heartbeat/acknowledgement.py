@@ -30,7 +30,7 @@ _CLOSERS = r")\]}\"'\u201d\u2019\u00bb\uff09"
 _PUNCTUATION = rf"(?:[)\]}}\"']|[^\w\s*`~<&$#@/+\\{_OPENERS}-]){{0,4}}+"
 _WHOLE = rf"{HEARTBEAT_OK}(?!_*+(?!{HEARTBEAT_OK})[A-Za-z0-9])"
 
-_AT_START = re.compile(f"{_EDGE}{_WHOLE}{_CLOSING}{_PUNCTUATION}{_CLOSING}{_SPACE}*+")
+_AT_START = re.compile(rf"(?:{_EDGE}{_WHOLE}{_CLOSING}{_PUNCTUATION}{_CLOSING}{_SPACE}*+)*+")
 _AFTER_THE_LAST = re.compile(rf"{_EDGE}(?:[^\w\s*`~]{_EDGE}){{0,4}}+")
 _ENDS_IN_A_WORD = re.compile(r"[A-Za-z0-9]_{0,3}\Z")
 _PAIRS = (
@@ -92,16 +92,10 @@ def strip_token(text: str) -> tuple[str, bool]:
     """
     if HEARTBEAT_OK not in text:
         return text.strip(), False
-    start = _strip_start(text)
+    found = _AT_START.match(text)
+    start = found.end() if found else 0
     end = _strip_end(text, start)
     return text[start:end].strip(), (start, end) != (0, len(text))
-
-
-def _strip_start(text: str) -> int:
-    start = 0
-    while found := _AT_START.match(text, start):
-        start = found.end()
-    return start
 
 
 def _strip_end(text: str, start: int) -> int:
@@ -115,6 +109,8 @@ def _strip_end(text: str, start: int) -> int:
 
 
 def _is_within_a_word(text: str, at: int) -> bool:
+    if not at or not (text[at - 1].isalnum() or text[at - 1] == "_"):
+        return False
     before = text[max(0, at - len(HEARTBEAT_OK) - 3) : at]
     return bool(_ENDS_IN_A_WORD.search(before)) and not before.rstrip("_").endswith(HEARTBEAT_OK)
 
