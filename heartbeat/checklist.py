@@ -68,11 +68,14 @@ def is_effectively_empty(text: str) -> bool:
 def _head(path: Path) -> tuple[bytes, bool]:
     """The first bytes of a regular file, and whether that is all of it. A pipe in its place does not make it wait."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with os.fdopen(handle, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             msg = "it is not a file"
             raise OSError(msg)
-        head = file.read(_MOST_BYTES + 1)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            head = file.read(_MOST_BYTES + 1)
+    finally:
+        os.close(handle)
     return head[:_MOST_BYTES], len(head) <= _MOST_BYTES
 
 
