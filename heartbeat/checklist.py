@@ -37,9 +37,16 @@ class Checklist(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-async def look(workspace: Path) -> Checklist:
-    """Judge the workspace's HEARTBEAT.md. A file system that does not answer can be cancelled."""
-    return await trio.to_thread.run_sync(partial(look_at, workspace / CHECKLIST_NAME), abandon_on_cancel=True)
+async def look(workspace: Path, *, limiter: trio.CapacityLimiter | None = None, patience: float = 5.0) -> Checklist:
+    """Judge the workspace's HEARTBEAT.md, for at most ``patience`` seconds.
+
+    A thread that hangs in a file system is left behind and keeps its place in ``limiter`` (trio's own by default)
+    until it comes back: with a limiter of the caller's, those who look can only hold up each other.
+    """
+    judge = partial(look_at, workspace / CHECKLIST_NAME)
+    with trio.move_on_after(patience):
+        return await trio.to_thread.run_sync(judge, limiter=limiter, abandon_on_cancel=True)
+    return Checklist(ChecklistState.UNREADABLE, f"{CHECKLIST_NAME} cannot be read: no answer within {patience:g} s")
 
 
 def look_at(path: Path) -> Checklist:

@@ -169,7 +169,7 @@ async def test_a_workspace_is_looked_at_beside_everything_else(tmp_path: Path) -
     assert await look(tmp_path / "elsewhere") == Checklist(ChecklistState.MISSING)
 
 
-async def test_a_file_system_that_does_not_answer_holds_nobody_up(
+async def test_a_file_system_that_does_not_answer_holds_up_nobody_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     answers, left = threading.Event(), threading.Event()
@@ -180,10 +180,22 @@ async def test_a_file_system_that_does_not_answer_holds_nobody_up(
         return look_at(path)
 
     monkeypatch.setattr(checklist, "look_at", hang)
+    limiter = trio.CapacityLimiter(1)
     try:
-        with trio.move_on_after(1) as scope:
-            await look(tmp_path)
-        assert scope.cancelled_caught
+        for _ in range(3):  # the first hangs in its thread, the others find no room for one
+            begun = trio.current_time()
+            found = await look(tmp_path, limiter=limiter)
+            assert trio.current_time() - begun == pytest.approx(5)
+            assert found.state is ChecklistState.UNREADABLE
+            assert found.problem == "HEARTBEAT.md cannot be read: no answer within 5 s"
+        assert limiter.borrowed_tokens == 1
     finally:
         answers.set()
         await trio.to_thread.run_sync(partial(left.wait, 20))
+
+
+async def test_a_look_that_is_cancelled_is_given_up(tmp_path: Path) -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await look(tmp_path)
+    assert scope.cancelled_caught
