@@ -11,6 +11,7 @@ from heartbeat.reasons import ACTIONS, Reason
 __all__ = ["Decision", "Facts", "Go", "Skip", "SkipReason", "decide"]
 
 _PAST_AN_EMPTY_LIST = frozenset({Reason.EXEC, Reason.CRON, Reason.WAKE, Reason.HOOK})
+_ABOUT_EVENTS = frozenset({Reason.EXEC, Reason.CRON})
 
 
 class SkipReason(StrEnum):
@@ -24,6 +25,8 @@ class SkipReason(StrEnum):
     NOT_DUE = "not-due"
     EMPTY_CHECKLIST = "empty-checklist"
     NO_WORKER = "no-worker"
+    NOTHING_PENDING = "nothing-pending"
+    """It was to be about events that have been told meanwhile, by a turn of somebody's."""
 
 
 class Go(msgspec.Struct, frozen=True):
@@ -53,7 +56,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     skip_when_busy: bool
     next_due: float
     has_worker: bool
-    has_events: bool = False
+    has_events: bool
     checklist: ChecklistState | None = None
 
 
@@ -72,6 +75,7 @@ def _gates(facts: Facts, reason: Reason, now: float) -> tuple[tuple[SkipReason, 
         (SkipReason.NOT_DUE, reason is Reason.INTERVAL and now < facts.next_due),
         (SkipReason.EMPTY_CHECKLIST, _has_nothing_to_do(facts, reason)),
         (SkipReason.NO_WORKER, reason not in ACTIONS and not facts.has_worker),
+        (SkipReason.NOTHING_PENDING, reason in _ABOUT_EVENTS and not facts.has_events),
     )
 
 

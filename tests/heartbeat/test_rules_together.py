@@ -115,6 +115,7 @@ class Agent(RuleBasedStateMachine):
             SkipReason.NOT_DUE: self.wall < self.next_due and reason is Reason.INTERVAL,
             SkipReason.EMPTY_CHECKLIST: self.checklist is ChecklistState.EMPTY and not self.pending,
             SkipReason.NO_WORKER: not self.has_worker and reason not in ACTIONS,
+            SkipReason.NOTHING_PENDING: not self.pending and reason in (Reason.EXEC, Reason.CRON),
         }
         assert truth[why]
 
