@@ -20,7 +20,7 @@ _LONGEST_TIMEOUT = 300
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[delivery.webhooks.NAME]``: an address that alerts are posted to, as the target ``webhook:NAME``."""
+    """An address that alerts are posted to, as the target ``webhook:NAME``."""
 
     url: str
     """Begins with https:// or http://. A redirect is not followed: it counts as a failure."""
