@@ -1,11 +1,14 @@
-"""What beats and scheduled tasks ask of the gateway, as protocols: to run something, to know who is busy, to tell."""
+"""What beats and scheduled tasks ask of the gateway, as protocols: to run, to know who is busy, to tell."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["BeatAnswer", "BeatRequest", "EventPort", "Monitor", "PendingEvent", "RunPort"]
+from heartbeat.delivery.channel import Alert
+
+__all__ = ["AlertPort", "BeatAnswer", "BeatRequest", "EventPort", "Monitor", "PendingEvent", "RunPort", "Together"]
 
 
 class BeatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,10 +68,6 @@ class RunPort(Protocol):
         """The absolute directory the agent works in for that session; None where it cannot be known."""
         ...
 
-    def last_spoke(self, session: str) -> str | None:
-        """Where the session last spoke, as ``channel:peer``; None where that was nowhere."""
-        ...
-
     def touch(self, session: str) -> None:
         """The session has said something to somebody: that is activity."""
         ...
@@ -96,12 +95,38 @@ class PendingEvent(Protocol):
 class EventPort(Protocol):
     """The queue of system events."""
 
-    def pending(self, session: str) -> Sequence[PendingEvent]:
-        """The events of a session that no turn has been shown successfully yet, the oldest first; bounded."""
+    def waiting(self) -> Sequence[tuple[str, str]]:
+        """Agent and session of every conversation with events that nobody is telling. For the start."""
         ...
 
-    async def acknowledge(self, session: str, ids: Sequence[str]) -> None:
-        """These have been shown: they are gone, durably once this returns. Unknown ids are fine."""
+    def peek(self, session: str) -> Sequence[PendingEvent]:
+        """What the session is to be told and nobody is telling it, the oldest first; bounded."""
+        ...
+
+    def claim(self, session: str, ids: Sequence[str]) -> None:
+        """These are being told: no other turn is to tell them until they are released. Unknown ids are fine.
+
+        A claim ends with the supervisor.
+        """
+        ...
+
+    def release(self, session: str, ids: Sequence[str]) -> None:
+        """Nobody was told these after all; they are the next turn's. Unknown ids are fine."""
+        ...
+
+    def acknowledge(self, session: str, ids: Sequence[str]) -> None:
+        """These have been told and are gone; in the step of the store in which it is called. Unknown ids are fine."""
+        ...
+
+
+class AlertPort(Protocol):
+    """Who brings alerts to people."""
+
+    def accept(self, alert: Alert) -> None:
+        """Take an alert over, in the step of the store in which it is called; one whose id is known is nothing new.
+
+        Raises UsageError for a target that makes no sense.
+        """
         ...
 
 
@@ -111,3 +136,7 @@ class Monitor(Protocol):
     def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
         """Publish a monitor event; neither blocks nor raises."""
         ...
+
+
+Together = Callable[[], AbstractContextManager[None]]
+"""What is put into the store inside of it becomes durable in one step or not at all; nothing is awaited there."""

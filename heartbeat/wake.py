@@ -14,7 +14,21 @@ from errors import PoolSaturated
 from heartbeat.reasons import ACTIONS, EVENT_REASONS, Reason, stronger
 from heartbeat.timetable import Timetable
 
-__all__ = ["Action", "Begin", "Busy", "End", "Failed", "Paused", "Postponed", "Ran", "Skipped", "Target", "WakeMachine"]
+__all__ = [
+    "FLOOD_BEATS",
+    "FLOOD_PAUSE",
+    "Action",
+    "Begin",
+    "Busy",
+    "End",
+    "Failed",
+    "Paused",
+    "Postponed",
+    "Ran",
+    "Skipped",
+    "Target",
+    "WakeMachine",
+]
 
 COALESCE = 0.25
 """Seconds from a target's first wake to its beat."""
