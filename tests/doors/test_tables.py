@@ -145,6 +145,7 @@ DOCUMENT: dict[str, Any] = {
             "sessions": [],
         },
         "permissions": [{"session": "ada", "call": {"id": "c1", "name": "exec", "input_preview": "ls"}}],
+        "system_events": {"pending": 0, "sessions": 0, "injected": 0, "ignored": 0, "evicted": 0, "expired": 0},
         "events": {
             **dict.fromkeys(("last_seq", "ring_floor", "ring_bytes", "ring_sessions", "unseen", "handlers"), 0),
             **dict.fromkeys(("handler_failures", "events", "text_pieces", "snapshots"), 0),
