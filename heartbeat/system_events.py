@@ -4,7 +4,7 @@ An event stays until a turn that was shown it has succeeded and acknowledges it 
 another id and stays. Nobody takes events for ever: they are bounded in number, in size and in age.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
 from operator import itemgetter
@@ -99,8 +99,8 @@ class SystemEventQueue:
         """``new_id`` gives each event a name that no other has, also in no earlier life."""
         self._new_id = new_id
         self._limits = limits or EventLimits()
-        self._entries: dict[str, _Entry] = {}
-        """Every event by its id, the one that expires first first."""
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        """Every event by its id, the one that expires first first. The first of a plain dict is far behind its gaps."""
         self._sessions: dict[str, _Pending] = {}
         self._changed: dict[str, None] = {}
         self._chars = 0

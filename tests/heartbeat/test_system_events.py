@@ -1,5 +1,6 @@
 """The queue of system events: what is taken in, what is bounded, what leaves; in times of the test's own."""
 
+import time
 from itertools import count
 from typing import Any
 
@@ -176,6 +177,19 @@ def test_only_the_kinds_that_are_to_be_forgotten_are() -> None:
     assert queue.forget("s", (EventKind.EXEC, EventKind.DELEGATE)) == 2
     assert texts(queue) == ["2"]
     assert queue.forget("t", tuple(EventKind)) == 0
+
+
+def test_looking_costs_the_same_however_many_events_have_left() -> None:
+    queue = a_queue(per_session=100_000)
+    for number in range(100_000):
+        put(queue, str(number), str(number % 1000))
+    for name in range(1000):
+        queue.consume(str(name), [event.id for event in queue.peek(str(name), 0.0)])
+    put(queue, "last")
+    began = time.perf_counter()
+    for _ in range(10_000):
+        assert queue.has_pending("s", 1.0)
+    assert time.perf_counter() - began < 1  # it takes 10 ms; in a plain dict it took 10 s
 
 
 # --- another life -----------------------------------------------------------------------------------------------------
