@@ -112,7 +112,7 @@ def _line(field: msgspec.structs.FieldInfo) -> str:
     default = _default(field)
     if default is None or default is msgspec.NODEFAULT:
         why = "needed" if default is msgspec.NODEFAULT else "unset by default"
-        return f"{field.encode_name} = {inline(_example(_bare(field.type)))} ({why})"
+        return f"{field.encode_name} = {inline(_example(field.type))} ({why})"
     return f"{field.encode_name} = {inline(spelled(default))}"
 
 
@@ -140,10 +140,14 @@ def _entry_example(name: str, kind: Any) -> Iterator[str]:
 
 def _example(kind: Any) -> Any:
     """A value of that type, for keys that have no default."""
+    least = _least(kind)
+    if least is not None:
+        return least
+    kind = _bare(kind)
     if get_origin(kind) is Literal:
         return get_args(kind)[0]
     if _is_struct(kind):
-        return {field.encode_name: _example(_bare(field.type)) for field in msgspec.structs.fields(kind)}
+        return {field.encode_name: _example(field.type) for field in msgspec.structs.fields(kind)}
     if get_origin(kind) in (list, dict):
         return [] if get_origin(kind) is list else {}
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -161,6 +165,16 @@ def _bare(kind: Any) -> Any:
     if get_origin(kind) in (Union, UnionType):
         return _bare(next(option for option in get_args(kind) if option is not type(None)))
     return kind
+
+
+def _least(kind: Any) -> Any:
+    """The smallest number that a type with a bound takes; None where there is no such bound."""
+    options = get_args(kind)
+    if get_origin(kind) is Annotated:
+        bounds = (each.ge for each in options[1:] if isinstance(each, msgspec.Meta))
+        return next((bound for bound in bounds if bound is not None), None)
+    found = map(_least, options) if get_origin(kind) in (Union, UnionType) else ()
+    return next((bound for bound in found if bound is not None), None)
 
 
 def _is_table(field: msgspec.structs.FieldInfo) -> bool:

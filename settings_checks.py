@@ -124,7 +124,11 @@ def _agent_problems(settings: Settings) -> Iterator[Problem]:
         try:
             build_profile(settings, name, "default", "/")
         except UsageError as exc:
-            yield Problem(("agents", name), exc.message)
+            setting = exc.details.get("setting")
+            if setting is None:
+                yield Problem(("agents", name), exc.message)
+            else:
+                yield Problem(("agents", name, setting), exc.message.removeprefix(f"{setting}: "))
 
 
 def _unknown(what: str, name: str, known: list[str], path: KeyPath) -> Iterator[Problem]:

@@ -27,6 +27,7 @@ from agent.processes.notices import ExitNotice
 from agent.processes.registry import ProcessRegistry
 from agent.runs import RunRegistry
 from agent.skills import BadSkill, environment_of
+from agent.tool_environment import environment_of_tools
 from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo_list import TodoList
 from agent.worker import Worker
@@ -93,7 +94,7 @@ def _reach(options: Options, cwd: str, knowledge: Knowledge) -> Reach:
     outputs = Path(os.path.realpath(_state_directory()), "outputs")
     return Reach(
         cwd=cwd,
-        environment=dict(os.environ),
+        environment=environment_of_tools(os.environ, options.tool_env),
         outputs=str(outputs),
         readable=tuple(skill.directory for skill in knowledge.skills),
         skill_env=environment_of(knowledge.skills),

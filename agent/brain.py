@@ -10,7 +10,7 @@ from agent.hooks import Hooks
 from agent.models.base import Model, ToolDefinition
 from agent.policy import Policy
 from agent.processes.registry import ProcessRegistry
-from agent.tools.base import Tool, ToolContext, definition_of
+from agent.tools.base import Report, Tool, ToolContext, definition_of
 from agent.tools.ledger import FileLedger
 from wire.entries import ToolUseBlock
 
@@ -56,7 +56,7 @@ class Brain(msgspec.Struct, eq=False, kw_only=True):
             self._tools = self.open_tools()
         return self._tools
 
-    def context_for(self, session_id: str, call: ToolUseBlock, report: Callable[[str], None]) -> ToolContext:
+    def context_for(self, session_id: str, call: ToolUseBlock, report: Report) -> ToolContext:
         """What a call in this conversation may use."""
         reach = self.reach
         return ToolContext(

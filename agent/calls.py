@@ -18,13 +18,13 @@ from agent.live_call import End, Journal, LiveCall, Say
 from agent.policy import HARMLESS, Allowed, Needed, Policy, Refused, judge
 from agent.results import Result, aborted, denied, failure, of_error, of_exception, success, timed_out
 from agent.slots import Slots
-from agent.tools.base import Tool, ToolContext, ToolError, ToolOutput
+from agent.tools.base import Report, Tool, ToolContext, ToolError, ToolOutput
 from wire.entries import CallState, ImageBlock, ToolResultBlock, ToolUseBlock
 from wire.transcript import TranscriptError
 
 __all__ = ["CallRunner", "ContextFor", "Journal", "Say"]
 
-ContextFor: TypeAlias = Callable[[ToolUseBlock, Callable[[str], None]], ToolContext]
+ContextFor: TypeAlias = Callable[[ToolUseBlock, Report], ToolContext]
 """What a call may use; the second argument is its ``report``."""
 
 

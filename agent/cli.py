@@ -15,7 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n."""
     parent = os.getppid()
     from agent.options import UsageError, parse_options
+    from wire.streams import fill_standard_streams
 
+    fill_standard_streams()
     try:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
     except UsageError as exc:
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as exc:  # noqa: BLE001 - the last edge: one clear line instead of a traceback
-        return _complain(_innermost(exc), 1)
+        return _failed(options, _innermost(exc))
 
 
 def _run(options: "Options") -> int:
@@ -45,7 +47,9 @@ def _run(options: "Options") -> int:
 
             return serve(options)
         from agent.text import run_once
+        from wire.streams import replace_what_cannot_be_encoded
 
+        replace_what_cannot_be_encoded()
         return run_once(options)
     except BadStart as exc:
         return _complain(str(exc), 1)
@@ -62,10 +66,19 @@ def _about(*, version: bool) -> str:
     return help_text(DIRECTIVES_HELP)
 
 
-def _innermost(exc: BaseException) -> str:
+def _failed(options: "Options", cause: BaseException) -> int:
+    from wire.streams import drop_output
+
+    if options.mode == "text" and isinstance(cause, BrokenPipeError):  # whoever read has gone, and knows why
+        drop_output()
+        return 1
+    return _complain(f"{type(cause).__name__}: {cause}", 1)
+
+
+def _innermost(exc: BaseException) -> BaseException:
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    return f"{type(exc).__name__}: {exc}"
+    return exc
 
 
 def _complain(message: str, code: int) -> int:

@@ -19,6 +19,9 @@ __all__ = ["CompactionFailed", "Compactor", "Reason"]
 Reason: TypeAlias = Literal["manual", "threshold", "overflow"]
 _Say: TypeAlias = Callable[[str, dict[str, Any]], Any]
 
+_LEAST_CHARS = 1_000
+"""Of a conversation from which a model cannot even read so much there is no summary."""
+
 
 class CompactionFailed(Exception):
     """There is no summary, and the conversation is as it was; the message says why."""
@@ -75,18 +78,24 @@ class Compactor:
         return summary
 
     async def _summary(self, messages: list[TranscriptMessage], instructions: str | None, say: _Say) -> str:
-        brain = self._brain
-        prompt = summary_prompt(messages, instructions, most_chars=2 * brain.context_tokens)
-        request = ModelRequest("summary", [prompt], system_prompt=SUMMARISER, purpose="summary")
+        """Where the model cannot read all of it at once, a summary of its latter half, or of what fits of that."""
+        most_chars = 2 * self._brain.context_tokens
         with trio.move_on_after(self._timeout):
-            try:
-                async with aclosing(stream_with_retries(brain.model, request, say)) as pieces:
-                    text = "".join(
-                        [part async for piece in pieces if isinstance(piece, TextPiece) for part in piece.parts]
-                    )
-            except ModelError as exc:
-                raise CompactionFailed(f"the conversation could not be summarised: {exc}") from exc
-            if not text.strip():
-                raise CompactionFailed("the conversation could not be summarised: the model said nothing")
-            return text
+            while True:
+                prompt = summary_prompt(messages, instructions, most_chars=most_chars)
+                try:
+                    text = await self._asked(prompt, say)
+                except ModelError as exc:
+                    most_chars = len(prompt.text) // 2
+                    if not exc.overflow or most_chars < _LEAST_CHARS:
+                        raise CompactionFailed(f"the conversation could not be summarised: {exc}") from exc
+                    continue
+                if not text.strip():
+                    raise CompactionFailed("the conversation could not be summarised: the model said nothing")
+                return text
         raise CompactionFailed(f"the conversation could not be summarised within {self._timeout:g} s")
+
+    async def _asked(self, prompt: TranscriptMessage, say: _Say) -> str:
+        request = ModelRequest("summary", [prompt], system_prompt=SUMMARISER, purpose="summary")
+        async with aclosing(stream_with_retries(self._brain.model, request, say)) as pieces:
+            return "".join([part async for piece in pieces if isinstance(piece, TextPiece) for part in piece.parts])

@@ -10,11 +10,12 @@ from agent.approvals import Decided
 from agent.call_states import decided, ended, moved, new_record
 from agent.results import Result
 from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, ToolUseBlock
-from wire.messages import ToolCallView
+from wire.messages import CallDetails, ToolCallView
 
 __all__ = ["End", "Journal", "LiveCall", "Say"]
 
 _PREVIEW_BYTES = 200
+_NO_FACTS = CallDetails()
 
 Say: TypeAlias = Callable[[str, dict[str, Any]], None]
 """Tells an event of the run."""
@@ -67,21 +68,22 @@ class LiveCall:
         """Its tool is about to run."""
         self._take(moved(self.record, CallState.RUNNING, time.time()))
 
-    def progress(self, tail: str) -> None:
-        """Its tool shows the end of its output so far."""
+    def progress(self, report: dict[str, Any]) -> None:
+        """Its tool shows the end of its output so far; see ``agent.tools.base.Report``."""
         if self.result is None:
-            self._say("tool", {"phase": "update", "call": self.view(), "tail": tail})
+            facts = {"tail": report["tail"], **_facts(report)}
+            self._say("tool", {"phase": "update", "call": self.view(), **facts})
 
     def end(self, state: End, result: Result, images: list[ImageBlock] | None = None) -> None:
         """It is over; this is what the model is told."""
         self.start()
         self._take(ended(self.record, state, time.time(), result, images=images))
         self.result = ToolResultBlock(self.call.id, result, is_error=not result["ok"], images=images or [])
-        view = self.view()
+        view, facts = self.view(), _facts(result.get("details"))
         if not result["ok"]:
-            self._say("tool", {"phase": "error", "call": view, "error": result["error"]})
+            self._say("tool", {"phase": "error", "call": view, "error": result["error"], **facts})
         self._say("tool_executed", {"call": view, "ok": result["ok"]})
-        self._say("tool", {"phase": "end", "call": view})
+        self._say("tool", {"phase": "end", "call": view, **facts})
 
     def view(self) -> ToolCallView:
         """It, as events show it. ``approval``: required, allow or deny, where a person is asked."""
@@ -98,3 +100,12 @@ class LiveCall:
     def _take(self, record: CallRecord) -> None:
         self._journal.note(record)
         self.record = record
+
+
+def _facts(details: Any) -> dict[str, CallDetails]:
+    """What events tell of a call's details: those of a command. A hook may have put anything there."""
+    try:
+        facts = msgspec.convert(details, CallDetails)
+    except msgspec.ValidationError:
+        return {}
+    return {} if facts == _NO_FACTS else {"details": facts}

@@ -22,6 +22,9 @@ from wire.messages import TokenUsage
 
 __all__ = ["ModelCaller"]
 
+_MOST_COMPACTIONS = 8
+"""Before one model call, each leaving half: a conversation for the largest window then fits the smallest."""
+
 
 class ModelCaller:
     """The model calls of one run, one at a time. ``reply`` is the answer that is coming in, until it is kept."""
@@ -51,21 +54,14 @@ class ModelCaller:
     async def call(self) -> TranscriptMessage:
         """The model's next message, added to the conversation. Raises ModelError or TranscriptError.
 
-        A conversation that is too long is compacted: once before it is sent, and once when the model says so.
+        A conversation that is too long is compacted: once before it is sent, and as often as the model says so, as long
+        as that makes it shorter.
         """
         self._run.step_count += 1
         tools = [*self._brain.definitions(), *self._run.client_tools.values()]
         messages = await self._short_enough(tools)
         step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
-        try:
-            return await self._ask(step_id, messages, tools)
-        except ModelError as exc:
-            if not exc.overflow or (self.reply is not None and self.reply.was_seen):
-                raise
-            keep = min(self._brain.context_tokens // 4, tokens_of(messages) // 2)
-            if not await self._compact("overflow", keep):
-                raise
-        return await self._ask(f"{step_id}.compacted", self._cleaned(), tools)
+        return await self._ask_until_it_fits(step_id, messages, tools, _MOST_COMPACTIONS)
 
     def break_off(self, stop_reason: str) -> TranscriptMessage | None:
         """Keep the half answer that was seen, if there is one. Raises TranscriptError."""
@@ -77,6 +73,19 @@ class ModelCaller:
         return message
 
     # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def _ask_until_it_fits(
+        self, step_id: str, messages: list[TranscriptMessage], tools: Sequence[ToolDefinition], compactions: int
+    ) -> TranscriptMessage:
+        try:
+            return await self._ask(step_id, messages, tools)
+        except ModelError as exc:
+            if not exc.overflow or not compactions or (self.reply is not None and self.reply.was_seen):
+                raise
+            keep = min(self._brain.context_tokens // 4, tokens_of(messages) // 2)
+            if not await self._compact("overflow", keep):
+                raise
+        return await self._ask_until_it_fits(f"{step_id}.compacted", self._cleaned(), tools, compactions - 1)
 
     async def _ask(
         self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition]

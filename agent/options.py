@@ -35,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: Literal["auto", "approval", "readonly"] = "auto"
     allow_outside: bool = False
     no_background: bool = False
+    tool_env: list[str] = []
     hooks: list[str] = []
     no_hooks: bool = False
     system_prompt: str | None = None

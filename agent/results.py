@@ -43,6 +43,7 @@ def of_error(error: ToolError) -> Result:
         retryable=error.retryable,
         note=error.note,
         recommendations=error.recommendations,
+        **({"details": error.details} if error.details else {}),
     )
 
 

@@ -1,87 +1,69 @@
-"""``agent -p TEXT``: one prompt in the terminal, its answer streamed to stdout, errors and tool calls to stderr."""
+"""``agent -p TEXT``: one prompt in the terminal, to its end; what is seen of it is ``agent.terminal``'s."""
 
+import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import trio
 
-from agent.approvals import Approvals
 from agent.assembly import assemble
 from agent.models.scripted import Faults
 from agent.options import Options
-from agent.output import Output
 from agent.runs import Run
+from agent.terminal import Terminal
 from agent.turn import Turn
 from agent.worker import Worker
 from wire.messages import PromptResult
+from wire.stage import Stage
 
 __all__ = ["run_once"]
 
 _CODES = {"stop": 0, "length": 0, "max_steps": 4, "timeout": 124}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_NOBODY = "nobody can be asked here: go another way"
-
-
-class _Terminal(Output):
-    """Shows pieces of text as they are, and of the events only what a person wants to see. Approvals are denied."""
-
-    approvals: Approvals | None = None
-
-    def pieces(self, name: str, parts: Sequence[str], run_id: str) -> None:  # noqa: ARG002 - the interface's
-        if name == "assistant_message":
-            sys.stdout.write("".join(parts))
-            sys.stdout.flush()
-
-    def event(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
-        match name, data.get("phase"):
-            case "tool", "start":
-                _tell(f"{data['call'].name} {data['call'].input_preview}")
-            case "tool", "error":
-                _tell(f"{data['call'].name} failed: {data['error']}")
-            case "error", _ if data.get("severity") == "warn":
-                _tell(f"warning: {data['message']}")
-            case "permission_required", _ if self.approvals is not None:
-                self.approvals.decide(data["call"].id, "deny", _NOBODY, "agent -p")
-            case _:
-                pass  # for programs
-        return {"event": name, "data": {**data, "seq": self.next_seq()}}
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"[{line}]\n")
 
 
 def run_once(options: Options) -> int:
     """Run the prompt of the options; the exit code, see ``agent --help``. Raises BadStart."""
-    output = _Terminal()
-    worker = assemble(options, output, Faults(lambda data: print(data.decode(errors="replace"), end="")))  # noqa: T201 - stdout is the product
+    stage = Stage(sys.stdout, sys.stderr, os.environ)
+    output = Terminal(stage)
+    worker = assemble(options, output, Faults(lambda data: stage.answer(data.decode(errors="replace"))))
     output.approvals = worker.brain.approvals
-    return trio.run(_run, worker, options.prompt or "")
+    return trio.run(_run, worker, stage, options.prompt or "")
 
 
-async def _run(worker: Worker, prompt: str) -> int:
+async def _run(worker: Worker, stage: Stage, prompt: str) -> int:
     run = Run(run_id=f"r{worker.output.next_seq()}", text=worker.knowledge.expand(prompt))
     caught: list[int] = []
+    results: list[PromptResult] = []
     with trio.open_signal_receiver(*_SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
-
-            async def stop_at_signal() -> None:
-                async for number in signals:
-                    caught.append(number)
-                    run.abort()
-
-            nursery.start_soon(stop_at_signal)
-            result = await _answered(worker, run)
+            nursery.start_soon(_watch_signals, signals, caught, run, stage, nursery.cancel_scope)
+            results.append(await _answered(worker, run, stage))
             nursery.cancel_scope.cancel()
-    sys.stdout.write("\n")
-    if result.error is not None:
-        sys.stderr.write(f"agent: {result.error}\n")
-    return 128 + caught[0] if caught else _CODES.get(result.stop_reason, 1)
+    stage.close()
+    for result in results:
+        if result.error is not None:
+            stage.note(f"agent: {result.error}", style="", whole=True)
+        if not caught:
+            return _CODES.get(result.stop_reason, 1)
+    return 128 + caught[0]
 
 
-async def _answered(worker: Worker, run: Run) -> PromptResult:
+async def _watch_signals(
+    signals: AsyncIterator[int], caught: list[int], run: Run, stage: Stage, everything: trio.CancelScope
+) -> None:
+    """The first one aborts the run, which may take its commands some seconds; the second does not wait for them."""
+    async for number in signals:
+        if caught:
+            everything.cancel()
+        else:
+            stage.note("! aborting; once more ends it at once")
+            run.abort()
+        caught.append(number)
+
+
+async def _answered(worker: Worker, run: Run, stage: Stage) -> PromptResult:
     """What still runs in the background when the answer is there ends with it: nobody could follow it up."""
     processes = worker.brain.processes
     async with trio.open_nursery() as nursery:
@@ -98,7 +80,7 @@ async def _answered(worker: Worker, run: Run) -> PromptResult:
         )
         result = await turn.execute()
         if processes.in_background:
-            _tell(f"commands that still ran in the background were stopped: {processes.in_background}")
+            stage.note(f"! commands that still ran in the background are stopped: {processes.in_background}")
         await processes.aclose()
         await worker.end()
         nursery.cancel_scope.cancel()

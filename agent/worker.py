@@ -47,17 +47,22 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
         self.conversation.close()
         await self.models.aclose()
 
-    async def hold(self, conversation: Conversation, reason: str) -> None:
-        """Make this the worker's conversation; nothing that waited for the former one may reach it."""
+    async def hold(self, conversation: Conversation, reason: str) -> list[str]:
+        """Make this the worker's conversation; nothing that waited for the former one may reach it.
+
+        Returns the ids of the calls that were sealed.
+        """
+        sealed: list[str] = []
         if conversation is not self.conversation:
             await self.brain.hooks.session_end(self._info(reason))
             self.conversation.close()
             self.conversation = conversation
             self.output.go_on_above(conversation.last_seq)
             self.brain.files.forget_all()
-            await self._seal()
+            sealed = await self._seal()
             await self.brain.hooks.session_start(self._info(reason))
         self.inbox.clear()
+        return sealed
 
     def status(self) -> AgentStatus:
         """Where it stands."""
@@ -72,8 +77,11 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
             pending_permissions=[call.id for call in pending],
         )
 
-    async def _seal(self) -> None:
-        """Give every tool call that a former worker left open its one result; go on with its list of things to do."""
+    async def _seal(self) -> list[str]:
+        """Give every tool call that a former worker left open its one result; go on with its list of things to do.
+
+        Returns the ids of those that had no end.
+        """
         conversation = self.conversation
         plan = plan_sealing(conversation.messages, conversation.records, time.time())
         if plan is not None:
@@ -84,6 +92,7 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
             self.brain.approvals.note_sealed(plan.sealed)
             self.output.event("agent_resumed", {"strategy": "seal", "sealed": plan.sealed})
         self.todos.resume(conversation.messages)
+        return [] if plan is None else plan.sealed
 
     def _info(self, reason: str) -> SessionInfo:
         return SessionInfo(self.conversation.header.id, self.conversation.session_file, reason)

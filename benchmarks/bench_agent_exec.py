@@ -72,7 +72,7 @@ def _caller(registry: ProcessRegistry) -> Callable[[str], Awaitable[tuple[float,
     """A call of the tool; seconds, and how many updates it told."""
 
     async def call(command: str) -> tuple[float, int]:
-        updates: list[str] = []
+        updates: list[object] = []
         context = ToolContext("/", dict(os.environ), updates.append, processes=registry)
         start = time.perf_counter()
         await ExecTool().run(ExecInput(command=command), context)

@@ -1,10 +1,11 @@
-"""``pool events``: what goes on, as it goes on."""
+"""``pool events``: what goes on, as it goes on, and what a session is to be told of it."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import given_command, given_place, with_client
+from cli.options import given_command, given_place, json_option, session_option, with_client
 
 if TYPE_CHECKING:
     from doors.control_client import ControlClient
@@ -14,7 +15,7 @@ __all__ = ["events"]
 
 @click.group()
 def events() -> None:
-    """Follow what goes on in all sessions, or in one."""
+    """Follow what goes on in sessions; have one told what has happened."""
 
 
 @events.command("follow")
@@ -58,3 +59,35 @@ def follow(
     command = given_command(leave_out=("since",))
     follow_events(client, wish, view, since=since, reconnects=not no_reconnect, command=command)
     ctx.exit(130)
+
+
+@events.command("inject", short_help="Have a session told something with its next turn.")
+@session_option
+@click.option(
+    "--kind", type=click.Choice(("exec", "cron", "delegate", "channel", "other")), help="What has happened (other)."
+)
+@json_option
+@click.argument("text")
+@with_client
+def inject(client: "ControlClient", session: str, kind: str | None, text: str, *, as_json: bool) -> None:
+    """Have a session told TEXT (or what stdin holds, with -) with its next turn.
+
+    The prompt of that turn begins with a line [SYSTEM] TEXT. It is kept, also over a restart, until a turn that told it
+    has succeeded, or for an hour.
+    """
+    from doors.console import show_injected
+    from doors.prompting import read_text
+    from doors.requests import given
+
+    show_injected(client, given(session=session, kind=kind, text=read_text(text, sys.stdin.buffer)), as_json=as_json)
+
+
+@events.command("peek")
+@session_option
+@json_option
+@with_client
+def peek(client: "ControlClient", session: str, *, as_json: bool) -> None:
+    """Show what a session is to be told with its next turn."""
+    from doors.console import show
+
+    show(client, "events.peek", {"session": session}, as_json=as_json)

@@ -67,7 +67,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        from doors.streams import fill_standard_streams
+        from wire.streams import fill_standard_streams
 
         fill_standard_streams()
         try:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import confirm, json_option, place_options, with_client
+from cli.options import confirm, given_place, json_option, place_options, with_client
 
 if TYPE_CHECKING:
     from doors.control_client import ControlClient
@@ -31,7 +31,7 @@ def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
     """List the sessions and where they are."""
     from doors.console import show
 
-    show(client, "sessions.list", as_json=as_json)
+    show(client, "sessions.list", as_json=as_json, place=given_place())
 
 
 @sessions.command("get")
@@ -42,7 +42,7 @@ def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
     """Show all that is known of one session."""
     from doors.console import show
 
-    show(client, "sessions.get", {"session": key}, as_json=as_json)
+    show(client, "sessions.get", {"session": key}, as_json=as_json, place=given_place())
 
 
 @sessions.command("reset")

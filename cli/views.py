@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import json_option, with_client
+from cli.options import given_place, json_option, with_client
 from errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ def status(client: "ControlClient", *, watch: bool, as_json: bool) -> None:
     if watch and as_json:
         raise UsageError("--watch draws a screen and --json prints a document; choose one")
     if watch:
-        watch_status(client)
+        watch_status(client, place=given_place())
     else:
-        show(client, "status", as_json=as_json)
+        show(client, "status", as_json=as_json, place=given_place())
 
 
 @click.command()

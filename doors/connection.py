@@ -65,12 +65,21 @@ class Connection:
     """Serves one accepted socket, which does not block, from ``run`` to its end."""
 
     def __init__(
-        self, sock: socket.socket, methods: Methods, limits: ControlLimits, budgets: Budgets, *, principal: str
+        self,
+        sock: socket.socket,
+        methods: Methods,
+        limits: ControlLimits,
+        budgets: Budgets,
+        *,
+        principal: str,
+        name: str,
     ) -> None:
+        """``principal`` and ``name``: see ``gateway.caller.Caller``."""
         self._sock = sock
         self._methods = methods
         self._limits = limits
         self.principal = principal
+        self.name = name
         share = OutputShare(budgets.output, free=limits.out_buffer_bytes, on_excess=self._give_up)
         self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall, share=share)
         self._nursery: trio.Nursery
@@ -304,6 +313,10 @@ class _Request:
     @property
     def principal(self) -> str:
         return self._connection.principal
+
+    @property
+    def name(self) -> str:
+        return self._connection.name
 
     async def push(self, event: str, data: Any) -> None:
         await self._connection.outbox.put(encode_push(event, data))

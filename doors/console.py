@@ -13,7 +13,8 @@ from doors.control_client import WORK_SECONDS, ControlClient
 from doors.doctor import Check, Verdict
 from doors.route_view import route_view
 from doors.session_views import history_view, session_view
-from doors.tables import checks_table, explanation_table, sessions_table, status_view, waiting_table, workers_table
+from doors.system_event_views import system_events_table
+from doors.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
 from doors.texts import clean
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "show",
     "show_checks",
     "show_explanation",
+    "show_injected",
     "show_problems",
     "show_reload",
     "show_route",
@@ -31,13 +33,17 @@ __all__ = [
 _PIPE_WIDTH = 500
 _REFRESH_SECONDS = 1.0
 _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
-    "status": status_view,
     "workers.list": workers_table,
-    "sessions.list": sessions_table,
     "waiting.list": waiting_table,
-    "sessions.get": session_view,
     "sessions.history": history_view,
+    "events.peek": system_events_table,
 }
+_ASKING_VIEWS: dict[str, Callable[[Any, int, str], RenderableType]] = {
+    "status": status_view,
+    "sessions.list": sessions_view,
+    "sessions.get": session_view,
+}
+"""Those that show what waits for a person, and the commands to type."""
 
 
 def open_console() -> Console:
@@ -52,14 +58,32 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def show(client: ControlClient, method: str, params: dict[str, Any] | None = None, *, as_json: bool) -> None:
-    """Call a method that shows something and print its result."""
+def show(
+    client: ControlClient, method: str, params: dict[str, Any] | None = None, *, as_json: bool, place: str = ""
+) -> None:
+    """Call a method that shows something and print its result.
+
+    ``place``: the options by which shown commands find the same supervisor.
+    """
     result = client.call(method, params)
     if as_json:
         print_json(result)
     else:
         console = open_console()
-        console.print(_VIEWS[method](result, console.width))
+        asking = _ASKING_VIEWS.get(method)
+        view = _VIEWS[method](result, console.width) if asking is None else asking(result, console.width, place)
+        console.print(view, crop=False)  # a command to be copied may be wider than the terminal
+
+
+def show_injected(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
+    """Have a session told something with its next turn, and print what came of that."""
+    result = client.call("events.inject", params)
+    if as_json:
+        print_json(result)
+    elif result["event"] is None:
+        sys.stdout.write(f"{clean(result['session'])} is about to be told just that; nothing was added\n")
+    else:
+        sys.stdout.write(f"{clean(result['session'])} is told with its next turn\n")
 
 
 def show_explanation(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
@@ -113,8 +137,8 @@ def show_reload(client: ControlClient, *, as_json: bool) -> None:
         sys.stdout.write(f"holds from the next start on: {clean(', '.join(result['needs_restart']))}\n")
 
 
-def watch_status(client: ControlClient) -> None:
-    """Draw the status in place, once a second, until interrupted."""
+def watch_status(client: ControlClient, *, place: str = "") -> None:
+    """Draw the status in place, once a second, until interrupted. ``place``: see ``show``."""
     import threading  # noqa: PLC0415  # only the watching command needs it
 
     from rich.live import Live  # noqa: PLC0415  # the same
@@ -123,5 +147,5 @@ def watch_status(client: ControlClient) -> None:
     tick = threading.Event()  # never set: its wait ends with the time, or with Ctrl-C
     with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
         while True:
-            live.update(status_view(client.call("status"), console.width), refresh=True)
+            live.update(status_view(client.call("status"), console.width, place), refresh=True)
             tick.wait(_REFRESH_SECONDS)

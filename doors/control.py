@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pwd
 import socket
 import stat
 import struct
@@ -144,6 +145,7 @@ class _Door:
         self._methods = methods
         self._limits = limits
         self._budgets = Budgets(limits)
+        self._names = {uid: account_name(uid) for uid in (0, os.geteuid())}  # asked once: it may be a network's answer
         self._open = 0
 
     async def admit(self, stream: trio.SocketStream) -> None:
@@ -166,12 +168,13 @@ class _Door:
             text = f"{self._limits.max_connections} connections are open, which is the limit"
             await self._turn_away(stream, encode_error(None, PoolSaturated(text, retry_after=1.0)))
         else:
-            await self._serve(stream, principal=f"uid:{os.geteuid() if uid is None else uid}")
+            await self._serve(stream, os.geteuid() if uid is None else uid)
 
-    async def _serve(self, stream: trio.SocketStream, *, principal: str) -> None:
+    async def _serve(self, stream: trio.SocketStream, uid: int) -> None:
         with socket.socket(fileno=stream.socket.detach()) as sock:
             sock.settimeout(0)
-            await Connection(sock, self._methods, self._limits, self._budgets, principal=principal).run()
+            who = {"principal": f"uid:{uid}", "name": self._names[uid]}
+            await Connection(sock, self._methods, self._limits, self._budgets, **who).run()
 
     async def _turn_away(self, stream: trio.SocketStream, words: bytes) -> None:
         with trio.move_on_after(self._limits.flush_grace):
@@ -179,6 +182,14 @@ class _Door:
                 await stream.send_all(words)
             except trio.BrokenResourceError:
                 return  # it left before it was told to
+
+
+def account_name(uid: int) -> str:
+    """What the account is called; ``uid:N`` where the system knows no name for it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid:{uid}"
 
 
 def peer_uid(sock: trio.socket.SocketType) -> int | None:

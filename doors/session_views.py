@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from doors.event_texts import approve_command, call_text, fields
+from doors.event_texts import fields
+from doors.questions import question_lines
 from doors.texts import clean, clean_stream
 
 __all__ = ["history_view", "session_view"]
@@ -20,16 +21,18 @@ _ROLES = {"user": "bold cyan", "assistant": "bold green"}
 _PREVIEW_CHARS = 200
 
 
-def session_view(session: Record, _width: int) -> Table:
-    """What is known of a session, a line each."""
+def session_view(session: Record, _width: int, place: str = "") -> RenderableType:
+    """What is known of a session, a line each; then what it asks people, with the commands to type.
+
+    ``place``: the options by which such a command finds the same supervisor.
+    """
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in session.items():
-        if name == "pending_permissions":
-            for call in value:
-                table.add_row(Text("asks", "dim"), _question(call, str(session.get("key", ""))))
-        elif value not in (None, "", [], {}):
+        if name != "pending_permissions" and value not in (None, "", [], {}):
             table.add_row(Text(clean(name), "dim"), Text(_fact(name, value), overflow="fold"))
-    return table
+    key = str(session.get("key", ""))
+    asked = [{"session": key, "call": call} for call in session.get("pending_permissions", ())]
+    return Group(table, *question_lines(asked, place))
 
 
 def history_view(history: Record, _width: int) -> RenderableType:
@@ -39,12 +42,6 @@ def history_view(history: Record, _width: int) -> RenderableType:
         return Text("nothing was said yet", "dim")
     parts = [part for message in messages for part in _message(message)]
     return Group(*parts[:-1])  # the last one is the empty line behind a message
-
-
-def _question(call: Record, session: str) -> Text:
-    """A call that waits for approval, and what to type so that it may go on."""
-    data = {"call": call}
-    return Text(f"{call_text(data)}\n", overflow="fold").append(approve_command(data, session), "bold")
 
 
 def _fact(name: str, value: Any) -> str:

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from doors.layout import UNBOUNDED, Column, make_table
+from doors.questions import question_lines, short_key
 from doors.texts import clean, percent, size, span
 
-__all__ = ["checks_table", "explanation_table", "sessions_table", "status_view", "waiting_table", "workers_table"]
+__all__ = ["checks_table", "explanation_table", "sessions_view", "status_view", "waiting_table", "workers_table"]
 
 Record = dict[str, Any]
 
@@ -22,12 +23,14 @@ _STATE_STYLES = {
     **dict.fromkeys(("stopping", "dead", "draining", "closed", "open", "suspended", "failed"), "red"),
     **dict.fromkeys(("idle", "parked", "READY"), "dim"),
 }
-_KEY_END = 36
 _VERDICTS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "missing": ("MISSING", "red")}
 
 
-def status_view(document: Record, width: int) -> Group:
-    """The whole document. ``width``: columns of the terminal; narrow ones get fewer table columns."""
+def status_view(document: Record, width: int, place: str = "") -> Group:
+    """The whole document. ``width``: columns of the terminal; narrow ones get fewer table columns.
+
+    ``place``: the options by which shown commands find the supervisor.
+    """
     parts: list[RenderableType] = [_headline(document), _supervisor_line(document)]
     parts += [Text(), workers_table(document["workers"], width)]
     if document["waiting"]:
@@ -35,7 +38,7 @@ def status_view(document: Record, width: int) -> Group:
     if document["profiles"]:
         parts += [Text(), _profiles_table(document["profiles"], width)]
     parts += [Text(), _latency_table(document["latency"]), Text(), _sums(document), _guarantee(document)]
-    parts += _gateway_lines(document["gateway"])
+    parts += _gateway_lines(document["gateway"], place)
     return Group(*parts)
 
 
@@ -45,7 +48,7 @@ def workers_table(workers: Sequence[Record], width: int) -> Table | Text:
         Column("WORKER", lambda w: clean(w["id"])),
         Column("PID", lambda w: clean(w["pid"]), right=True),
         Column("STATE", _worker_state),
-        Column("SESSION", lambda w: _key(w["session"]), stretches=True),
+        Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
         Column("AGENT/ROLE", _agent_and_role, stretches=True),
         Column("TURN", lambda w: span(w["turn_age"]), right=True),
         Column("TURNS", lambda w: clean(w["turns"]), right=True, optional=2),
@@ -63,7 +66,7 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
     columns = [
         Column("#", lambda w: clean(w["position"]), right=True),
         Column("REQUEST", lambda w: clean(w["request"]), optional=1),
-        Column("SESSION", lambda w: _key(w["session"]), stretches=True),
+        Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
         Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):.1f}", right=True),
         Column("WAITED", lambda w: span(w["waited"]), right=True),
         Column("WHY", lambda w: clean(w["why"]), stretches=True),
@@ -71,10 +74,16 @@ def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
     return make_table(columns, waiting, width, empty="nobody waits")
 
 
-def sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
-    """One line a session; of its transcript the file's name, the directory being that of all."""
+def sessions_view(sessions: Sequence[Record], width: int, place: str = "") -> Group:
+    """One line a session, then what they ask people, with the commands to type. ``place``: see ``status_view``."""
+    asked = [{"session": one["key"], "call": call} for one in sessions for call in one["pending_permissions"]]
+    return Group(_sessions_table(sessions, width), *([Text()] if asked else []), *question_lines(asked, place))
+
+
+def _sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
+    """Of a session's transcript the file's name, the directory being that of all."""
     columns = [
-        Column("SESSION", lambda s: _key(s["key"]), stretches=True),
+        Column("SESSION", lambda s: short_key(s["key"]), stretches=True),
         Column("STATE", lambda s: _state(s["state"])),
         Column("WORKER", lambda s: clean(s["worker"])),
         Column("WAITING", lambda s: clean(s["waiting"]), right=True),
@@ -96,7 +105,7 @@ def explanation_table(explanation: Record, width: int) -> Group:
         Column("WORKER", lambda w: clean(w["worker"])),
         Column("MATCH", lambda w: Text(w["level"], "red" if w["level"] == "none" else "green")),
         Column("STATE", lambda w: _state(w.get("state", ""))),
-        Column("SESSION", lambda w: _key(w.get("session")), stretches=True),
+        Column("SESSION", lambda w: short_key(w.get("session")), stretches=True),
         Column("DIFFERENCE", lambda w: clean(w["difference"] or "-"), stretches=True),
     ]
     return Group(wanted, Text(), make_table(columns, explanation["workers"], width, empty="no workers"))
@@ -176,11 +185,11 @@ def _guarantee(document: Record) -> Text:
     return Text(clean(f"orphans   {document['guarantee']['level']}: {document['guarantee']['text']}"))
 
 
-def _gateway_lines(gateway: Record) -> list[Text]:
+def _gateway_lines(gateway: Record, place: str) -> list[Text]:
     """Runs, what bounds them, events, the store; loud where somebody has to do something."""
     lanes, store = gateway["lanes"], gateway["store"]
     lines = [Text(clean(f"runs      {gateway['runs']} live  {lanes['waiting']} waiting{_lanes(lanes['lanes'])}"))]
-    lines += [Text.assemble(("asks      ", "yellow"), clean(_question(asked))) for asked in gateway["permissions"]]
+    lines += question_lines(gateway["permissions"], place)
     lines.append(
         Text(clean(f"events    head {gateway['events']['head']}  {gateway['events']['sleeping']} readers waiting"))
     )
@@ -200,17 +209,6 @@ def _lanes(lanes: Sequence[Record]) -> str:
     return "".join(
         f"  lane {lane['name']} {lane['running']}/{lane['limit']}, {lane['waiting']} waiting" for lane in bounded
     )
-
-
-def _question(asked: Record) -> str:
-    call = asked["call"]
-    return f"{_key(asked['session'])}: {call['name']} {call['input_preview']} (pool approve|deny {call['id']})"
-
-
-def _key(key: str | None) -> str:
-    """A session's key, of a long one both its ends: one of them must not push everything else off the line."""
-    text = clean(key)
-    return text if len(text) <= 2 * _KEY_END + 1 else f"{text[:_KEY_END]}…{text[-_KEY_END:]}"
 
 
 def _worker_state(worker: Record) -> Text:

@@ -15,6 +15,11 @@ class Caller(Protocol):
         ...
 
     @property
+    def name(self) -> str:
+        """What people call whoever asks: an account's name, later a token's. For what is shown to a person."""
+        ...
+
+    @property
     def request_id(self) -> str | int:
         """The id of the request that is being served."""
         ...

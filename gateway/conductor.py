@@ -17,7 +17,8 @@ from gateway.replies import Answer, Reply
 from gateway.run import Run, RunOutcome, interrupted
 from gateway.scheduler import Scheduler
 from gateway.settings import GatewaySettings
-from gateway.turn import Ending, Turn, TurnDesk, TurnReport
+from gateway.turn import Ending, Turn, TurnReport
+from gateway.turn_ports import TurnDesk
 from pool.lease import Lease
 from pool.timers import Timer
 
@@ -83,6 +84,11 @@ class Conductor:
         name = self.lanes.running_turn(session)
         return self._turns.get(name) if name is not None else None
 
+    def lease_of(self, session: str) -> Lease | None:
+        """The worker on which a turn of the session runs now, also where its caller holds it."""
+        leases = (turn.lease for turn in self._turns.values() if turn.session == session)
+        return next((lease for lease in leases if lease is not None), None)
+
     def is_steerable(self, session: str) -> bool:
         """Whether the session's running turn would take a message now."""
         turn = self.turn_of(session)
@@ -103,7 +109,7 @@ class Conductor:
                 mode=request.mode,
                 priority=request.priority,
                 lane=request.lane,
-                exclusive=bool(request.images),
+                exclusive=not request.is_plain,
             )
         )
         refusal = self._refused.pop(run.name, None)
@@ -276,12 +282,13 @@ class Conductor:
         del self._turns[turn.id]
         for run in (*turn.runs, *report.unconsumed):
             self._forget_time(run)
-        for run in self._to_be_told(turn):
-            reply = None if answer is None else answer.told_to(leads=run is turn.leader)
-            outcome = self._desk.outcome(report, reply, run)
-            seq = self._ledger.end(run, outcome)
-            outcomes.append((run, outcome))
-        self._desk.ended(turn, report)
+        with self._ledger.together():
+            for run in self._to_be_told(turn):
+                reply = None if answer is None else answer.told_to(leads=run is turn.leader)
+                outcome = self._desk.outcome(report, reply, run)
+                seq = self._ledger.end(run, outcome)
+                outcomes.append((run, outcome))
+            self._desk.ended(turn, report)
         if turn.held is None:
             for run in report.unconsumed:
                 self._put_back(run)

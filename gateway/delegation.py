@@ -11,10 +11,17 @@ from gateway.intake import Intake, Lineage
 from gateway.requests import AgentRequest, DelegateRequest
 from gateway.run import Run, RunOutcome
 from gateway.settings import GatewaySettings, QueueMode
+from gateway.system_events import SystemEvents
+from heartbeat.system_events import EventKind
 from router.keys import check_session_key
 from wire.envelope import Channel
 
 __all__ = ["Delegation"]
+
+_TASKS = "subagent:"
+"""How the keys of sessions begin that exist for one task."""
+_MOST_TOLD = 2_000
+"""Characters of a task's answer."""
 
 
 class Delegation:
@@ -27,12 +34,14 @@ class Delegation:
         intake: Intake,
         conductor: Conductor,
         bus: EventBus,
+        system_events: SystemEvents,
         start_soon: Callable[..., None],
     ) -> None:
         self._settings = settings
         self._intake = intake
         self._conductor = conductor
         self._bus = bus
+        self._system_events = system_events
         self._start_soon = start_soon
         self._running: Counter[str] = Counter()
         """Tasks by the session that gave them."""
@@ -52,7 +61,7 @@ class Delegation:
         self._check(session, depth)
         message = AgentRequest(
             text=request.task,
-            session=f"subagent:{uuid.uuid4().hex}",
+            session=f"{_TASKS}{uuid.uuid4().hex}",
             agent=request.agent,
             role=request.role,
             timeout=request.timeout,
@@ -61,12 +70,21 @@ class Delegation:
         )
         self._running[session] += 1
         try:
-            run = await self._intake.accept(message, principal, Lineage(depth, nested=giver is not None))
+            run = await self._intake.accept(
+                message, principal, Lineage(depth, nested=giver is not None, from_session=session)
+            )
         except BaseException:
             self._forget(session)
             raise
-        self._start_soon(self._watch, session, run)
+        self._start_soon(self._watch, session, run, request.mode == "async")
         return run
+
+    def resume(self, run: Run) -> None:
+        """A run of an earlier life goes on, or has been ended: where it is a task, tell who gave it what came of it."""
+        giver = run.request.from_session
+        if giver is not None and run.request.session.startswith(_TASKS):
+            self._running[giver] += 1
+            self._start_soon(self._watch, giver, run, True)  # noqa: FBT003  # start_soon takes no names
 
     def _check(self, session: str, depth: int) -> None:
         if depth > self._settings.delegate_depth:
@@ -83,10 +101,14 @@ class Delegation:
                 retry_after=1.0,
             )
 
-    async def _watch(self, session: str, run: Run) -> None:
+    async def _watch(self, session: str, run: Run, injects: bool) -> None:  # noqa: FBT001  # as above
+        """``injects``: whoever gave the task does not wait for its outcome, and is told it with the next turn."""
         try:
             outcome = await run.wait()
             self._tell(session, run, outcome)
+            if injects:
+                context = f"delegate:{outcome.run_id}"
+                self._system_events.inject(session, _summary(run, outcome), kind=EventKind.DELEGATE, context=context)
         finally:
             self._forget(session)
 
@@ -102,3 +124,10 @@ class Delegation:
         self._running[session] -= 1
         if self._running[session] <= 0:
             del self._running[session]
+
+
+def _summary(run: Run, outcome: RunOutcome) -> str:
+    how = "completed" if outcome.status == "ok" else "failed"
+    said = outcome.text or (outcome.error.message if outcome.error is not None else "")
+    summary = f"Task {how} (agent {run.request.agent}, run {outcome.run_id})"
+    return f"{summary} :: {said[:_MOST_TOLD]}" if said.strip() else summary

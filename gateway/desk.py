@@ -12,11 +12,15 @@ from gateway.events.translate import Single, Step, TextPieces
 from gateway.ledger import Ledger
 from gateway.permissions import Permissions
 from gateway.profile_shelf import ProfileShelf
+from gateway.prompt_params import history_turns
 from gateway.replies import Answer, Reply, ReplyStyle
 from gateway.run import DoneReason, Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.session_book import SessionEntry, SessionStatus
 from gateway.sessions import Sessions
+from gateway.settings import GatewaySettings
+from gateway.system_events import SystemEvents
 from gateway.turn import Turn, TurnReport
+from heartbeat.system_events import SystemEvent
 from pool import Lease, Pool
 from profiles import CapabilityProfile
 from store import Store
@@ -33,6 +37,8 @@ _REASONS = {
     "length": DoneReason.LENGTH,
     "max_steps": DoneReason.LENGTH,
 }
+_FAILED = frozenset({"error", "timeout", "aborted"})
+"""What of a turn that ended so was taken in nobody knows."""
 
 
 class Desk:
@@ -40,6 +46,7 @@ class Desk:
 
     def __init__(
         self,
+        settings: GatewaySettings,
         *,
         pool: Pool,
         store: Store,
@@ -48,7 +55,9 @@ class Desk:
         sessions: Sessions,
         shelf: ProfileShelf,
         permissions: Permissions,
+        system_events: SystemEvents,
     ) -> None:
+        self._settings = settings
         self._pool = pool
         self._store = store
         self._answers = answers
@@ -56,6 +65,11 @@ class Desk:
         self._sessions = sessions
         self._shelf = shelf
         self._permissions = permissions
+        self._system_events = system_events
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits."""
+        self._settings = settings
 
     # --- during a turn ------------------------------------------------------------------------------------------------
 
@@ -95,6 +109,21 @@ class Desk:
         """See ``TurnDesk.mark_started``; the session's transcript becomes durable with it."""
         self._sessions.note_transcript(turn.session)
         await self._ledger.start(runs, worker=worker, turn=turn.id, leader=turn.leader)
+
+    def history_turns(self, turn: Turn) -> int | None:
+        """See ``TurnDesk.history_turns``; of a session whose message names no source, its latest source counts."""
+        request, entry = turn.leader.request, self._sessions.get(turn.session)
+        source = request.source or (entry.source if entry is not None else None)
+        profiles = self._shelf.parts.profiles
+        if profiles.dialect_of(request.agent) == "pi":
+            return None
+        return history_turns(profiles.history_turns_of(request.agent), self._settings.dm_history_limit, source)
+
+    def pending(self, turn: Turn) -> list[SystemEvent]:
+        """See ``TurnDesk.pending``. A command for the agent must begin its prompt, results of tools must be alone."""
+        if turn.text.lstrip().startswith("/") or any(run.request.tool_results for run in turn.runs):
+            return []
+        return self._system_events.show(turn.session)
 
     async def publish(self, turn: Turn, steps: list[Step]) -> None:
         """See ``TurnDesk.publish``."""
@@ -138,6 +167,8 @@ class Desk:
 
     def ended(self, turn: Turn, report: TurnReport) -> None:
         """The session's turn is over, however it ended."""
+        if report.result is not None and report.result.stop_reason not in _FAILED:
+            self._system_events.acknowledge(turn.session, turn.shown)
         self._permissions.forget(turn.session)
         self._sessions.note_transcript(turn.session)
         reason = "run completed" if report.error is None else f"run ended: {report.error.code}"
@@ -176,6 +207,7 @@ class Desk:
             usage=result.usage,
             media=list(reply.media),
             silent=reply.silent,
+            calls=result.calls,
             **facts,
         )
 

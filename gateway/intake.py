@@ -9,6 +9,7 @@ import msgspec
 import trio
 
 from errors import PoolClosed, PoolError, RunAborted, UsageError
+from gateway.client_tools import check_client_tools
 from gateway.command_desk import CommandDesk
 from gateway.commands import COMMANDS, Parsed, QueueOnce, parse_command
 from gateway.conductor import Conductor
@@ -20,8 +21,10 @@ from gateway.ledger import Ledger
 from gateway.profile_shelf import ProfileShelf
 from gateway.requests import AgentRequest
 from gateway.run import Run, RunOutcome, RunRequest, outcome_of_error
+from gateway.run_table import hash_body
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
+from router.keys import check_session_key
 from router.route import RouteDecision, route
 from router.source import MessageSource
 from store.records import RunKey
@@ -39,10 +42,11 @@ class Address(NamedTuple):
 
 
 class Lineage(NamedTuple):
-    """Where a run comes from: how many delegations deep, and whether an ancestor holds a worker meanwhile."""
+    """Where a run comes from: how many delegations deep, with an ancestor that holds a worker or not, which session."""
 
     depth: int = 0
     nested: bool = False
+    from_session: str | None = None
 
 
 class Intake:
@@ -97,10 +101,12 @@ class Intake:
         mode = message.queue
         if isinstance(command, QueueOnce):
             mode, text, command = message.queue or command.mode, command.text, None
-        if not text.strip() and not message.images:
+        if not text.strip() and not message.images and not message.tool_results:
             raise UsageError("the message is empty; say something")
         request = self._request(message, address._replace(text=text), principal, mode, lineage)
         if command is not None:
+            if request.tool_results:
+                raise UsageError("a slash command is carried out by the supervisor and takes no tool results")
             return await self._command(command, request, message.text)
         return await self._take_up(request, message.text)
 
@@ -151,6 +157,7 @@ class Intake:
         self, message: AgentRequest, address: Address, principal: str, mode: QueueMode | None, lineage: Lineage
     ) -> RunRequest:
         timeout = self._shelf.timeout_of(address.agent) if message.timeout is None else message.timeout
+        self._check_tools(message, address.agent)
         return RunRequest(
             principal=principal,
             session=address.session,
@@ -169,7 +176,18 @@ class Intake:
             depth=lineage.depth,
             nested=lineage.nested,
             blocks=message.blocks,
+            client_tools=message.client_tools,
+            tool_results=message.tool_results,
+            from_session=lineage.from_session or _origin(message.source),
         )
+
+    def _check_tools(self, message: AgentRequest, agent: str) -> None:
+        """Refuse before anything is kept what no worker of that agent could do. Raises UsageError."""
+        if not (message.client_tools or message.tool_results):
+            return
+        if self._shelf.parts.profiles.dialect_of(agent) == "pi":
+            raise UsageError(f"the agent {agent!r} speaks pi, which takes no tools from its client; ask another agent")
+        check_client_tools(message.client_tools, message.tool_results)
 
     def _mode(self, session: str, source: MessageSource | None) -> QueueMode:
         """The session's own mode, else the channel's, else the one for all."""
@@ -201,7 +219,7 @@ class Intake:
         """The run that the same message of a channel has started already."""
         if request.source is None:
             return None
-        key = self._dedupe.check(request.source, said, request.key, trio.current_time())
+        key = self._dedupe.check(request.source, _fingerprint(request, said), request.key, trio.current_time())
         if key is None or key == request.key:
             return None
         principal, session, run_id = key
@@ -210,7 +228,7 @@ class Intake:
     def _forget(self, request: RunRequest, said: str) -> None:
         """The message was refused after all: when it comes again it is new."""
         if request.source is not None:
-            self._dedupe.forget(request.source, said)
+            self._dedupe.forget(request.source, _fingerprint(request, said))
 
     def _place(self, run: Run) -> None:
         """Give a new run its place, then tell of it. No step in between can be seen from outside."""
@@ -272,7 +290,19 @@ def _body(request: RunRequest, said: str) -> dict[str, object]:
         "role": request.role,
         "lane": request.lane,
         "images": [msgspec.to_builtins(image) for image in request.images],
+        "client_tools": request.client_tools or None,
+        "tool_results": request.tool_results or None,
     }
+
+
+def _fingerprint(request: RunRequest, said: str) -> str:
+    """By what a channel's message is known again: of one that is more than its text, all of it counts."""
+    return said if request.is_plain else hash_body(_body(request, said))
+
+
+def _origin(source: MessageSource | None) -> str | None:
+    """The session that the message comes from, in its one spelling. Raises UsageError for what is no key."""
+    return None if source is None or source.from_session is None else check_session_key(source.from_session)
 
 
 def _said(run: Run, text: str, now: float, *, silent: bool = False) -> RunOutcome:

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 import trio
 
 from errors import InternalError, PoolError, UsageError
+from gateway.client_tools import bounded_calls
 from gateway.events import EventBus
 from gateway.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
 from gateway.run_table import Accepted, KnownRun, RunTable, hash_body
@@ -21,6 +23,8 @@ __all__ = ["Ledger"]
 
 _DONE_TEXT = 256 * 1024
 """Characters."""
+_DONE_CALLS = 256 * 1024
+"""Bytes."""
 _requests = msgspec.json.Decoder(RunRequest)
 _outcomes = msgspec.json.Decoder(RunOutcome)
 _encode = msgspec.json.Encoder().encode
@@ -105,6 +109,10 @@ class Ledger:
         self._table.end(known, _encode(outcome), trio.current_time(), wall_now=self._clock())
         return self._step(run, "done", _done(outcome))
 
+    def together(self) -> AbstractContextManager[None]:
+        """What is written inside, by whomever, outlives a crash as a whole or not at all."""
+        return self._store.together()
+
     def conclude(self, run: Run, outcome: RunOutcome) -> int:
         """Tell of a new run that has its outcome already: after a crash nobody takes it for one that is yet to be run.
 
@@ -147,19 +155,22 @@ class Ledger:
 
     # --- recovery -------------------------------------------------------------------------------------------------
 
-    def recover(self, rows: list[RunRow]) -> tuple[list[Run], int]:
+    def recover(self, rows: list[RunRow]) -> tuple[list[Run], list[Run]]:
         """Take over what an earlier life left: the runs to be run, in the order of their acceptance.
 
-        Those that may have reached a worker are ended as interrupted, and told so; returns how many too.
+        Those that may have reached a worker are ended as interrupted, and told so; returns them too.
         """
         recovered = self._table.load(rows, wall_now=self._clock(), now=trio.current_time())
         self._store.delete_runs(recovered.dropped)
-        for known in recovered.interrupted:
-            run = self._follow(known, _read_request(known) or _bare_request(known))
-            run.started_at = known.started_at
-            self._end_now(run, interrupted(run.request))
+        ended = [self._interrupt(known) for known in recovered.interrupted]
         revived = [self._revive(known) for known in recovered.to_run]
-        return [run for run in revived if run is not None], len(recovered.interrupted)
+        return [run for run in revived if run is not None], ended
+
+    def _interrupt(self, known: KnownRun) -> Run:
+        run = self._follow(known, _read_request(known) or _bare_request(known))
+        run.started_at = known.started_at
+        self._end_now(run, interrupted(run.request))
+        return run
 
     def _revive(self, known: KnownRun) -> Run | None:
         """A run that is to be run now; one whose request cannot be read is ended with that error."""
@@ -235,17 +246,19 @@ def _too_old(run_id: str) -> UsageError:
 def _done(outcome: RunOutcome) -> dict[str, Any]:
     """The data of the ``done`` event: how it ended, with its text, so that the event alone tells the outcome.
 
-    A very long text is cut and ``truncated``: every subscriber gets this event in one piece.
+    A very long text is cut, calls that are too many are left out, and it is ``truncated`` then: every subscriber gets
+    this event in one piece.
     """
-    text = outcome.text
+    text, calls = outcome.text, bounded_calls(outcome.calls, _DONE_CALLS)
     facts = {
         "reason": outcome.reason,
         "text": text[:_DONE_TEXT],
-        "truncated": len(text) > _DONE_TEXT or None,
+        "truncated": len(text) > _DONE_TEXT or len(calls) < len(outcome.calls) or None,
         "error": outcome.error,
         "usage": outcome.usage,
         "worker": outcome.worker,
         "media": outcome.media or None,
         "silent": outcome.silent or None,
+        "calls": calls or None,
     }
     return {name: value for name, value in facts.items() if value is not None}

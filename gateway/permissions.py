@@ -1,5 +1,7 @@
 """Which tool calls await a person's approval, and in which session: a decision finds its worker by the call's id."""
 
+from collections.abc import Iterable
+
 from errors import UsageError
 from gateway.events.translate import Single
 from gateway.status import PendingPermission
@@ -8,6 +10,9 @@ from wire.messages import ToolCallView
 __all__ = ["Permissions"]
 
 _MOST = 10_000
+_REMEMBERED = 1_000
+"""Calls no longer open of which is known why; older ones are as unknown as any."""
+_SHOWN = 10
 
 
 class Permissions:
@@ -15,6 +20,8 @@ class Permissions:
 
     def __init__(self) -> None:
         self._sessions: dict[str, dict[str, ToolCallView]] = {}
+        self._closed: dict[tuple[str, str], str] = {}
+        """Of the latest calls that were open, by call and session: why they are not any more."""
 
     def note(self, session: str, event: Single) -> None:
         """Take an event of a turn; only those about permissions change anything."""
@@ -22,11 +29,14 @@ class Permissions:
             call: ToolCallView = event.data.call
             self._sessions.setdefault(session, {})[call.id] = call
         elif event.type == "permission_decided":
-            self._sessions.get(session, {}).pop(event.data.call_id, None)
+            decided = event.data
+            if self._sessions.get(session, {}).pop(decided.call_id, None) is not None:
+                by = f" by {decided.by}" if decided.by else ""
+                self._close(session, [decided.call_id], f"was decided already ({decided.decision}{by})")
 
     def forget(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""
-        self._sessions.pop(session, None)
+        self._close(session, self._sessions.pop(session, {}), "waits no more: its turn is over")
 
     @property
     def count(self) -> int:
@@ -38,12 +48,10 @@ class Permissions:
         return list(self._sessions.get(session, {}).values())
 
     def session_of(self, call_id: str, session: str | None = None) -> str:
-        """The session whose call this is. Raises UsageError: unknown, decided, or of several sessions."""
+        """The session whose call this is. Raises UsageError: decided, over, unknown, or of several sessions."""
         found = [key for key, calls in self._sessions.items() if call_id in calls and session in (None, key)]
         if not found:
-            raise UsageError(
-                f"no tool call {call_id!r} awaits approval; it was decided, or its turn is over", call=call_id
-            )
+            raise UsageError(self._refusal(call_id, session), call=call_id, pending=self._shown())
         if len(found) > 1:
             raise UsageError(f"{len(found)} sessions have a call {call_id!r}; give the session too", call=call_id)
         return found[0]
@@ -55,3 +63,27 @@ class Permissions:
             for key, calls in self._sessions.items()
             for call in calls.values()
         ]
+
+    def _close(self, session: str, calls: Iterable[str], why: str) -> None:
+        for call in calls:
+            self._closed.pop((call, session), None)
+            self._closed[call, session] = why
+        while len(self._closed) > _REMEMBERED:
+            del self._closed[next(iter(self._closed))]
+
+    def _refusal(self, call_id: str, session: str | None) -> str:
+        """Why nothing can be decided about the call; what can be, where its name may be a mistake."""
+        for (call, key), why in reversed(self._closed.items()):
+            if call == call_id and session in (None, key):
+                return f"the tool call {call_id!r} of session {key} {why}"
+        where = "" if session is None else f" in session {session}"
+        waiting = self._shown()
+        if not waiting:
+            return f"no tool call {call_id!r} awaits approval{where}; none does at all"
+        more = f" and {self.count - len(waiting)} more" if self.count > len(waiting) else ""
+        calls = ", ".join(f"{asked['call']} ({asked['tool']}, session {asked['session']})" for asked in waiting)
+        return f"no tool call {call_id!r} awaits approval{where}; these do: {calls}{more}"
+
+    def _shown(self) -> list[dict[str, str]]:
+        first = self.snapshot()[:_SHOWN]
+        return [{"session": one.session, "call": one.call.id, "tool": one.call.name} for one in first]

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from errors import UsageError
+from gateway.client_tools import MOST_RESULTS, MOST_TOOLS, ClientTool, ToolResult
 from gateway.replies import Blocks
 from gateway.settings import QueueMode
+from heartbeat.system_events import EventKind
 from router.source import MessageSource
 from wire.envelope import Channel
 from wire.framing import DECODE_ERRORS
@@ -21,6 +23,7 @@ __all__ = [
     "DrainRequest",
     "ExplainRequest",
     "HistoryRequest",
+    "InjectRequest",
     "NoParams",
     "ProcessRequest",
     "PromptRequest",
@@ -57,7 +60,9 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     ``run`` is the idempotency key and becomes the run's id; made when absent. ``queue``: what to do when the session is
     busy, before what session, channel and settings say. ``spawn`` false takes only a worker that is there already.
-    ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had.
+    ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
+    what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
+    one's ``tool_results`` answer them. Such a run has a turn of its own.
     """
 
     text: str
@@ -74,6 +79,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     images: Annotated[list[ImageContent], msgspec.Meta(max_length=32)] = []
     spawn: bool = True
     blocks: Blocks = Blocks.OFF
+    client_tools: Annotated[list[ClientTool], msgspec.Meta(max_length=MOST_TOOLS)] = []
+    tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MOST_RESULTS)] = []
 
 
 class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,6 +168,14 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A method about one session."""
 
     session: SessionKey
+
+
+class InjectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``events.inject``: what the session is to be told with its next turn."""
+
+    session: SessionKey
+    text: Annotated[str, msgspec.Meta(max_length=40_000)]
+    kind: EventKind = EventKind.OTHER
 
 
 class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ import msgspec
 import trio
 
 from errors import PoolError, RunInterrupted
+from gateway.client_tools import ClientTool, ToolResult
 from gateway.media import Media
 from gateway.replies import Blocks
 from gateway.settings import QueueMode
@@ -24,7 +25,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
     caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
     worker. ``depth``: how many delegations deep it is. ``spawn`` False takes only a worker that is there already.
-    ``blocks``: whether the answer is told in parts, where this run leads its turn.
+    ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools`` and
+    ``tool_results``: see ``AgentRequest``. ``from_session``: the session that the message comes from, if from one.
     """
 
     principal: str
@@ -44,6 +46,14 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spawn: bool = True
     depth: int = 0
     blocks: Blocks = Blocks.OFF
+    client_tools: list[ClientTool] = []
+    tool_results: list[ToolResult] = []
+    from_session: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its text is all there is of it: then it can be merged with others, or steered into a turn."""
+        return not (self.images or self.client_tools or self.tool_results or self.from_session)
 
     @property
     def key(self) -> RunKey:
@@ -66,7 +76,8 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended. Times are Unix times in seconds; ``waited``: seconds until a worker was granted.
 
     ``level``: how the worker matched. ``media``: files the agent handed over beside its text. ``silent``: the agent
-    chose to say nothing, and nothing is to be shown.
+    chose to say nothing, and nothing is to be shown. ``calls``: ``{id, name, input}`` each, which the caller is to
+    carry out (reason ``tool_calls``).
     """
 
     run_id: str
@@ -85,6 +96,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: TokenUsage | None = None
     media: list[Media] = []
     silent: bool = False
+    calls: list[dict[str, Any]] = []
 
 
 class Run:

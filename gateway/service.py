@@ -13,6 +13,7 @@ from errors import UsageError
 from gateway.answers import Answers
 from gateway.command_desk import CommandDesk
 from gateway.conductor import Conductor
+from gateway.decisions import Decisions
 from gateway.delegation import Delegation
 from gateway.desk import Desk
 from gateway.events import EventBus
@@ -26,6 +27,7 @@ from gateway.run import Run
 from gateway.session_desk import SessionDesk
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
+from gateway.system_events import SystemEvents
 from pool import Pool
 from profiles import CapabilityProfile
 from store import Store
@@ -70,7 +72,9 @@ class Gateway:
         self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
         self.sessions = Sessions(settings, store, bus, pool, hooks=hooks, start_soon=nursery.start_soon, clock=clock)
         self.ledger = Ledger(settings, store, bus, clock=clock)
-        desk = Desk(
+        self.system_events = SystemEvents(store, bus, clock=clock)
+        self._desk = Desk(
+            settings,
             pool=pool,
             store=store,
             answers=Answers(bus, hooks, self.shelf),
@@ -78,8 +82,10 @@ class Gateway:
             sessions=self.sessions,
             shelf=self.shelf,
             permissions=self.permissions,
+            system_events=self.system_events,
         )
-        self.conductor = Conductor(settings, self.ledger, desk, nursery)
+        self.conductor = Conductor(settings, self.ledger, self._desk, nursery)
+        self.decisions = Decisions(self.permissions, self.conductor)
         self.session_desk = SessionDesk(
             pool=pool,
             bus=bus,
@@ -87,6 +93,7 @@ class Gateway:
             conductor=self.conductor,
             shelf=self.shelf,
             permissions=self.permissions,
+            system_events=self.system_events,
             hooks=hooks,
             data_dir=data_dir,
             start_soon=nursery.start_soon,
@@ -104,7 +111,12 @@ class Gateway:
         )
         self.holds = Holds(pool=pool, conductor=self.conductor, sessions=self.sessions, shelf=self.shelf)
         self.delegation = Delegation(
-            settings, intake=self.intake, conductor=self.conductor, bus=bus, start_soon=nursery.start_soon
+            settings,
+            intake=self.intake,
+            conductor=self.conductor,
+            bus=bus,
+            system_events=self.system_events,
+            start_soon=nursery.start_soon,
         )
 
     def shut_down(self) -> None:
@@ -115,7 +127,7 @@ class Gateway:
 
     def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
         """New limits and agents, for what is done from now on."""
-        for part in (self.sessions, self.ledger, self.conductor, self.intake, self.delegation):
+        for part in (self.sessions, self.ledger, self._desk, self.conductor, self.intake, self.delegation):
             part.reconfigure(settings)
         self.shelf.reconfigure(parts)
 
@@ -143,7 +155,9 @@ class Gateway:
         runs, interrupted = self.ledger.recover(loaded.runs)
         for run in runs:
             self._resume(run)
-        return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=interrupted, damaged=damaged)
+        for run in (*runs, *interrupted):
+            self.delegation.resume(run)
+        return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
 
     def _resume(self, run: Run) -> None:
         """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""
@@ -176,6 +190,9 @@ async def open_gateway(
             nursery=nursery,
             clock=clock,
         )
+        await gateway.system_events.load()
+        pool.on_exec(gateway.system_events.note)
         nursery.start_soon(gateway.conductor.run)
+        nursery.start_soon(gateway.system_events.run)
         yield gateway
         nursery.cancel_scope.cancel()

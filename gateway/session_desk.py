@@ -18,6 +18,8 @@ from gateway.permissions import Permissions
 from gateway.profile_shelf import ProfileShelf
 from gateway.session_book import SessionEntry
 from gateway.sessions import Sessions
+from gateway.system_events import OF_A_CONVERSATION, SystemEvents
+from heartbeat.system_events import EventKind
 from pool import Pool
 from pool.stimuli import ForgetSession
 from router.keys import check_session_key
@@ -64,6 +66,7 @@ class SessionDesk:
         conductor: Conductor,
         shelf: ProfileShelf,
         permissions: Permissions,
+        system_events: SystemEvents,
         hooks: HookRunner,
         data_dir: Path,
         start_soon: Callable[..., None],
@@ -74,6 +77,7 @@ class SessionDesk:
         self._conductor = conductor
         self._shelf = shelf
         self._permissions = permissions
+        self._system_events = system_events
         self._hooks = hooks
         self._data_dir = data_dir
         self._start_soon = start_soon
@@ -167,6 +171,7 @@ class SessionDesk:
         async with self._conductor.occupy(entry.key, priority=_FIRST):
             transcript = self._begin_anew(entry.key)
             self._sessions.forget(entry.key)
+            self._system_events.forget(entry.key, tuple(EventKind))
         self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": transcript})
         await self._tell_end(entry, "deleted", transcript)
         if transcript is None:
@@ -188,6 +193,7 @@ class SessionDesk:
     def _begin_anew(self, session: str) -> str | None:
         """Only while nothing runs in the session."""
         self._pool.tell(ForgetSession(session))
+        self._system_events.forget(session, OF_A_CONVERSATION)
         old = self._sessions.drop_transcript(session)
         self._bus.publish(session, Channel.MONITOR, "session_reset", {"transcript": old})
         return old

@@ -1,6 +1,7 @@
 """What can be set about sessions, queues, runs and events; the ``[gateway]`` table of the settings file."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -87,6 +88,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Sessions remembered; above, the one used longest ago is forgotten, first of those that have no transcript."""
     hooks: str = ""
     """A Python file with the gateway's hooks; empty = none."""
+    dm_history_limit: dict[str, Annotated[int, msgspec.Meta(ge=1)]] = {}
+    """By channel: in direct messages there the model is shown so many of the latest user messages, whatever its agent's
+    ``history_turns`` says. Agents of dialect ``pi`` always see all."""
     delegate_depth: int = 3
     """How deep delegated tasks may delegate."""
     delegate_fan_out: int = 8

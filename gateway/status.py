@@ -6,6 +6,7 @@ import msgspec
 
 from gateway.events import BusStatistics
 from gateway.lanes import LanesSnapshot
+from heartbeat.system_events import QueueFigures
 from pool import PoolStatistics
 from store.records import StoreStatistics
 from wire.messages import ToolCallView
@@ -29,6 +30,7 @@ class GatewayFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Known ones."""
     lanes: LanesSnapshot
     permissions: list[PendingPermission]
+    system_events: QueueFigures
     events: BusStatistics
     store: StoreStatistics
 

@@ -3,23 +3,25 @@
 import math
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from enum import StrEnum
-from typing import Protocol
 
 import msgspec
 import trio
 
 from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, first_of
-from gateway.events.translate import Step, Translator
+from gateway.events.translate import Translator
 from gateway.lanes.actions import StartTurn
 from gateway.leading import LeadingText
+from gateway.prompt_params import prompt_params
 from gateway.replies import ReplyShaper, ReplyStyle
 from gateway.run import Run
+from gateway.turn_ports import TurnDesk, TurnLanes
+from heartbeat.system_events import with_events
 from pool.lease import Lease, PromptStream
-from wire.messages import PromptParams, PromptResult
+from wire.messages import PromptResult
 
-__all__ = ["Ending", "Turn", "TurnDesk", "TurnLanes", "TurnReport"]
+__all__ = ["Ending", "Turn", "TurnReport"]
 
 _MAX_RETRIES = 2
 
@@ -52,42 +54,6 @@ class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
     why: PoolError | None = None
 
 
-class TurnDesk(Protocol):
-    """What a turn asks of the gateway."""
-
-    def lease(self, turn: "Turn") -> AbstractAsyncContextManager[Lease]:
-        """A worker for the turn's session."""
-        ...
-
-    async def mark_started(self, runs: list[Run], turn: "Turn", worker: str) -> None:
-        """Make durable that these runs may reach the worker from now on."""
-        ...
-
-    async def publish(self, turn: "Turn", steps: list[Step]) -> None:
-        """Hand on what the worker said; waits for nothing but hooks that have a say in it."""
-        ...
-
-    async def room(self) -> None:
-        """Wait while too much of what was published is not yet on the disk."""
-        ...
-
-    def awaits_person(self, turn: "Turn", *, now: bool) -> None:
-        """The turn waits for a person from now on, or no longer."""
-        ...
-
-
-class TurnLanes(Protocol):
-    """What a turn tells its session's lane."""
-
-    def steerable(self, turn: "Turn", *, now: bool) -> None:
-        """The turn takes steers from now on, or no longer."""
-        ...
-
-    def take_back(self, turn: "Turn", run: Run) -> None:
-        """The worker did not take the steer: it waits for a turn of its own."""
-        ...
-
-
 class Turn:
     """One turn of one session. ``execute`` runs it; everything else may be called meanwhile, from any task."""
 
@@ -106,7 +72,7 @@ class Turn:
         self.deadline = max(run.deadline for run in runs)
         self.answer_as(ReplyStyle())
         self._patience = trio.CancelScope()
-        self._text = start.text
+        self.text = start.text
         self._desk = desk
         self._lanes = lanes
         self._translator = Translator()
@@ -126,6 +92,8 @@ class Turn:
         self._steer_lock = trio.Lock()
         self._steered: list[Run] = []
         """Given to the worker, in this order."""
+        self.shown: list[str] = []
+        """The system events that its prompt tells, by their ids."""
         self._seen = 0
         """So many of them, the first ones, were looked at before the turn was to be ended."""
         self._paused_at: float | None = None
@@ -259,8 +227,9 @@ class Turn:
             self._prompt_ended = trio.Event()
 
     async def _listen(self, lease: Lease) -> None:
-        images = [image for run in self.runs for image in run.request.images]
-        stream = lease.prompt(PromptParams(self._text, images))
+        turns, events = self._desk.history_turns(self), self._desk.pending(self)
+        self.shown = [event.id for event in events]
+        stream = lease.prompt(prompt_params(with_events(events, self.text), [run.request for run in self.runs], turns))
         self._is_prompting = True
         try:
             await self._read(lease, stream)

@@ -45,6 +45,9 @@ class Fleet:
         before = worker.state
         if before is not WorkerState.IDLE and before is not WorkerState.LEASED:
             return
+        if self._state.mode in (Mode.DRAINING, Mode.CLOSED) and not worker.in_use:
+            self.stop(worker, StopReason.DRAINED)
+            return
         if not worker.quiescent:
             if before is WorkerState.IDLE:
                 self.withdraw(worker)
@@ -200,9 +203,6 @@ class Fleet:
 
     def _retire_if_due(self, worker: Worker) -> bool:
         """Stop a quiescent worker that is to go: over ``max``, or retiring and not waiting for its replacement."""
-        if self._state.mode in (Mode.DRAINING, Mode.CLOSED):
-            self.stop(worker, StopReason.DRAINED)
-            return True
         if self._starts.slots_coming < 0:
             self.stop(worker, StopReason.RETIRED)
             return True

@@ -7,16 +7,24 @@ import trio
 
 from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerExited, WorkerStalled, WorkerStartFailed
 from pool.actions import StopReason
+from pool.budget import TokenBucket
+from pool.execs import Conversation
 from pool.health import Health, Observation, Verdict
 from pool.lease import Lease
 from pool.settings import PoolSettings
 from pool.stimuli import Background, FailureKind, Stimulus, WorkerFailed
 from pool.worker import PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
+from wire.messages import ExecExit
 
 __all__ = ["WorkerLife"]
 
+OnExec = Callable[[str, Conversation | None, ExecExit], None]
+"""Told the worker, its conversation, and which of that one's commands has ended."""
+
 _ABORT_DEADLINE = 5.0
+_ENDS_AT_ONCE, _ENDS_A_SECOND = 256, 20.0
+"""Ends of background commands that are passed on: more than any agent runs, less than would fill a disk."""
 
 
 class WorkerLife:
@@ -29,8 +37,13 @@ class WorkerLife:
         self.error: PoolError | None = None
         self.health = Health(settings, now)
         self.leases: set[Lease] = set()
-        self.transcript: str | None = None
-        """Of the conversation it holds, where that has one."""
+        self.conversation: Conversation | None = None
+        """The one it was given last."""
+        self.commands = 0
+        """How many ran in the background when it was told to end."""
+        self.ends_dropped = 0
+        """Ends of background commands that came faster than anybody can run them."""
+        self._ends = TokenBucket(_ENDS_AT_ONCE, _ENDS_A_SECOND)
         self._settings = settings
         self._worker: PoolWorker | None = None
         self._stop_requested = trio.Event()
@@ -73,6 +86,8 @@ class WorkerLife:
         """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""
         if self.error is None:
             self.error = WorkerExited(f"worker {self.id} was stopped ({reason})", worker=self.id)
+        if not self._stop_requested.is_set() and self._worker is not None:
+            self.commands = self._worker.client.background_running
         if force:
             self._force.set()
         self._stop_requested.set()
@@ -83,6 +98,7 @@ class WorkerLife:
         *,
         on_ready: Callable[["WorkerLife"], None],
         on_fact: Callable[[Stimulus], None],
+        on_exec: OnExec,
     ) -> None:
         """Live. Returns when the process is gone and reaped; raises only what is a bug of ours."""
         try:
@@ -90,7 +106,7 @@ class WorkerLife:
                 self._worker = worker
                 if await self._until_ready(worker, on_fact):
                     on_ready(self)
-                    await self._watch(worker, on_fact)
+                    await self._watch(worker, on_fact, on_exec)
         except WorkerStartFailed as exc:
             self._fail(FailureKind.START, exc, on_fact)
 
@@ -115,7 +131,12 @@ class WorkerLife:
             nursery.cancel_scope.cancel()
         return ready
 
-    async def _watch(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> None:
+    async def _watch(
+        self,
+        worker: PoolWorker,
+        on_fact: Callable[[Stimulus], None],
+        on_exec: OnExec,
+    ) -> None:
         """Until the worker ends by itself or is told to."""
 
         def report_end(error: PoolError) -> None:
@@ -125,7 +146,15 @@ class WorkerLife:
                 kind = FailureKind.PROTOCOL if isinstance(error, ProtocolViolation) else FailureKind.CRASHED
                 on_fact(WorkerFailed(self.id, kind, error))
 
-        worker.client.on_background(lambda running: on_fact(Background(self.id, running)))
+        def tell_end(ended: ExecExit) -> None:
+            now = trio.current_time()
+            if self._ends.ready(now):
+                self._ends.take(now)
+                on_exec(self.id, self.conversation, ended)
+            else:
+                self.ends_dropped += 1
+
+        worker.client.on_background(lambda running: on_fact(Background(self.id, running)), tell_end)
         worker.client.on_ended(report_end)
         if worker.client.ended is not None:
             report_end(worker.client.ended)

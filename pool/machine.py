@@ -332,7 +332,7 @@ class PoolMachine:
         if self._state.mode in (Mode.RUNNING, Mode.PAUSED):
             self._move(Mode.DRAINING)
             self._refuse_all()
-            self._stop_all(StopReason.DRAINED, lambda worker: worker.quiescent)
+            self._stop_all(StopReason.DRAINED, lambda worker: not worker.in_use)
 
     def _close(self, _: stimuli.Close) -> None:
         if self._state.mode is not Mode.CLOSED:

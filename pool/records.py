@@ -239,7 +239,12 @@ class Worker:
     @property
     def quiescent(self) -> bool:
         """Whether it could be stopped or given to another session without hurting anybody."""
-        return self.preparation is None and (self.session is None or self.session.quiescent)
+        return not self.in_use and (self.session is None or self.session.quiescent)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody waits for what it does now; a command in the background may run for ever and is no turn."""
+        return self.preparation is not None or (self.session is not None and self.session.in_use)
 
     @property
     def drifted(self) -> bool:
@@ -284,7 +289,12 @@ class Session:
     @property
     def quiescent(self) -> bool:
         """No hold, nothing in flight at the gateway, no background process of its worker."""
-        return not self.holds and not self.busy and (self.worker is None or self.worker.background == 0)
+        return not self.in_use and (self.worker is None or self.worker.background == 0)
+
+    @property
+    def in_use(self) -> bool:
+        """A hold, or something in flight at the gateway."""
+        return bool(self.holds) or self.busy
 
     @property
     def forgettable(self) -> bool:

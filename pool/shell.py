@@ -18,6 +18,7 @@ import trio
 from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
 from pool.actions import Action, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stop
+from pool.execs import Conversation, ExecDesk, ExecNews
 from pool.lease import Lease
 from pool.life import WorkerLife
 from pool.machine import PoolMachine
@@ -27,7 +28,7 @@ from pool.snapshot import WorkerExplanation
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import FailureKind, Stimulus
 from pool.tickets import Tickets
-from pool.worker import WorkerLauncher, begin_conversation, reconcile, resume_conversation
+from pool.worker import WorkerLauncher, put_conversation, reconcile
 from profiles import CapabilityProfile
 
 __all__ = ["Pool"]
@@ -76,6 +77,7 @@ class Pool:
         self._stack = AsyncExitStack()
         self._lives: dict[str, WorkerLife] = {}
         self._tickets = Tickets()
+        self._execs = ExecDesk(self.session_of, self.transcript_of)
         self._latencies = LatencyRecorder()
         self._request_ids = itertools.count(1)
         self._wake_timer = trio.Event()
@@ -204,8 +206,8 @@ class Pool:
         life = self._lives.get(lease.hold.worker)
         if life is not None:
             life.leases.discard(lease)
-            if life.transcript is not None:
-                life.worker.note_transcript(life.transcript)
+            if life.conversation is not None and life.conversation.held.session_file is not None:
+                life.worker.note_transcript(life.conversation.held.session_file)
         if life is not None and lease.must_not_be_reused:
             error = WorkerError(f"worker {life.id} did not end its turn when it was aborted", worker=life.id)
             life.error = life.error or error
@@ -236,6 +238,10 @@ class Pool:
         with trio.move_on_after(limit):
             await self._until_empty()
         return not self._lives
+
+    def on_exec(self, listener: Callable[[ExecNews], None]) -> None:
+        """Have one listener told of every end of a background command; it must not block or raise."""
+        self._execs.listener = listener
 
     def statistics(self) -> PoolStatistics:
         """A frozen, consistent picture of this moment."""
@@ -317,9 +323,10 @@ class Pool:
     async def _live(self, life: WorkerLife) -> None:
         """One worker from spawn to reaped process; the machine hears of each step."""
         try:
-            await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply)
+            await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply, on_exec=self._execs.ended)
         finally:
             self._tell_contamination(life)
+            self._execs.died(life.id, life.conversation, life.commands, str(life.error))
             try:
                 self._apply(stimuli.WorkerExited(life.id, life.error or WorkerError(f"worker {life.id} was stopped")))
             finally:
@@ -331,6 +338,8 @@ class Pool:
         if lines:
             last = samples[-1].decode(errors="replace") if samples else None
             self._on_event("worker_contaminated", {"worker": life.id, "lines": lines, "last": last})
+        if life.ends_dropped:
+            self._on_event("exec_exits_dropped", {"worker": life.id, "dropped": life.ends_dropped})
 
     def _bury(self, life: WorkerLife) -> None:
         del self._lives[life.id]
@@ -347,7 +356,7 @@ class Pool:
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         try:
             with trio.fail_after(self._settings.reset_timeout):
-                transcript = await self._put_conversation(life, action.resume_from)
+                held = await put_conversation(life.worker, action.resume_from)
         except trio.TooSlowError:
             error = WorkerError(
                 f"worker {life.id} did not finish the reset within {self._settings.reset_timeout:g} s", worker=life.id
@@ -356,15 +365,12 @@ class Pool:
         except PoolError as exc:
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, exc))
         else:
-            life.transcript = transcript
+            life.conversation = Conversation(action.session, held)
+            if held.sealed:  # no turn runs, in which the worker's own event would be heard
+                facts = {"session": action.session, "worker": life.id, "strategy": "seal", "sealed": held.sealed}
+                self._on_event("agent_resumed", facts)
             self._latencies.reset.add(trio.current_time() - started)
-            self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, transcript))
-
-    async def _put_conversation(self, life: WorkerLife, resume_from: str | None) -> str | None:
-        worker = life.worker
-        if resume_from is None or not await worker.prepare_resume(resume_from):
-            return await begin_conversation(worker.client)
-        return await resume_conversation(worker.client, resume_from)
+            self._apply_if_alive(stimuli.WorkerResetDone(life.id, action.session, held.session_file))
 
     async def _reconcile(self, action: Reconcile, life: WorkerLife) -> None:
         try:

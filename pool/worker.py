@@ -16,7 +16,11 @@ from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
 from wire.messages import SessionResult, StateResult
 
-__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "begin_conversation", "reconcile", "resume_conversation"]
+__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile"]
+
+
+_MAX_SEALED, _MAX_ID = 1_000, 256
+"""Of the calls that a worker says it has sealed, so many are told, by so much of their names."""
 
 
 class ProcessFacts(msgspec.Struct, frozen=True):
@@ -81,24 +85,33 @@ class WorkerLauncher(Protocol):
         ...
 
 
-async def begin_conversation(client: RpcClient) -> str | None:
-    """Give the worker an empty conversation; returns its transcript, None when it keeps none. Raises WorkerError."""
+async def put_conversation(worker: PoolWorker, transcript: str | None) -> SessionResult:
+    """Give the worker the conversation of a transcript, or a new one (None, or there is nothing in it yet).
+
+    Returns what it holds now. Raises WorkerError, ResumeFailed.
+    """
+    if transcript is None or not await worker.prepare_resume(transcript):
+        return await _begin_conversation(worker.client)
+    return await _resume_conversation(worker.client, transcript)
+
+
+async def _begin_conversation(client: RpcClient) -> SessionResult:
     fresh = await client.request_as(SessionResult, "new_session", {})
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_id != fresh.session_id or state.message_count:
         raise ProtocolViolation(
             f"the worker still holds session {state.session_id} with {state.message_count} messages after new_session"
         )
-    return state.session_file
+    return SessionResult(state.session_id, state.session_file)
 
 
-async def resume_conversation(client: RpcClient, transcript: str) -> str:
-    """Put an earlier conversation into the worker. Raises ResumeFailed when it does not hold it afterwards."""
-    await client.request_as(SessionResult, "switch_session", {"session_file": transcript})
+async def _resume_conversation(client: RpcClient, transcript: str) -> SessionResult:
+    resumed = await client.request_as(SessionResult, "switch_session", {"session_file": transcript})
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:
         raise ResumeFailed(f"asked to resume {transcript}, the worker holds {state.session_file or 'no transcript'}")
-    return transcript
+    sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
+    return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET)
 
 
 async def reconcile(client: RpcClient, soft: SoftArgs) -> None:

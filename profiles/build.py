@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from itertools import chain
 
 from errors import UsageError
+from profiles.native_args import check_native_settings, native_args
 from profiles.paths import expand_home, resolve_cwd, resolve_resource
 from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile
 from profiles.settings import AgentSettings, DialectName, ProfilesSettings, RoleSettings, SkillSettings
@@ -42,6 +43,17 @@ _FLAGS_WITH_A_SETTING = {
     "--no-context-files": "no_context_files",
     "-nc": "no_context_files",
     "--api-key": "env",
+    "--deny-tools": "deny_tools",
+    "--permission-mode": "permission_mode",
+    "--require-approval": "require_approval",
+    "--allow-outside": "allow_outside",
+    "--no-background": "allow_background",
+    "--tool-env": "tool_env",
+    "--hooks": "hooks",
+    "--base-url": "base_url",
+    "--context-tokens": "context_tokens",
+    "--max-steps": "max_steps",
+    "--history-turns": "history_turns",
 }
 _FLAGS_OF_THE_POOL = frozenset(
     {"--mode", "--session-dir", "--session", "--continue", "-c", "--resume", "-r", "--print", "-p"}
@@ -82,6 +94,7 @@ def _build(
     settings: ProfilesSettings, agent: str, role: str, cwd: str, gateway_prompt: str | None
 ) -> CapabilityProfile:
     definition, role_settings = _agent(settings, agent), _role(settings, role)
+    check_native_settings(definition)
     directory = resolve_cwd(cwd)
     return make_profile(
         agent=agent,
@@ -89,7 +102,7 @@ def _build(
         dialect=definition.dialect,
         command=_command(definition),
         cwd=directory,
-        hard_args=_hard_args(definition, role_settings, gateway_prompt),
+        hard_args=_hard_args(definition, role_settings, gateway_prompt, directory),
         soft=SoftArgs(definition.provider, definition.model, definition.thinking),
         resources=_resources(settings.skills, definition, role_settings, directory),
         env=_env(definition, directory),
@@ -120,11 +133,14 @@ def _command(definition: AgentSettings) -> list[str]:
         return [expand_home(program), *arguments]
     if definition.dialect == "pi":
         return ["pi", "--mode", "rpc"]
-    return [sys.executable, "-P", "-m", "agent", "--mode", "rpc"]
+    return [sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--timeout", "inf"]  # the pool keeps a run's time
 
 
-def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: str | None) -> Iterator[str]:
+def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: str | None, cwd: str) -> Iterator[str]:
     yield from _tools(definition)
+    if definition.require_approval:
+        _refuse_unknown_tools("require_approval", definition, definition.require_approval)
+    yield from native_args(definition, cwd)
     if definition.system_prompt is not None:
         yield from ("--system-prompt", definition.system_prompt)
     texts = (definition.append_system_prompt, role.append_system_prompt, gateway_prompt)
@@ -146,7 +162,7 @@ def _tools(definition: AgentSettings) -> Iterator[str]:
     if definition.tools is None and not definition.deny_tools:
         return
     if definition.tools is None:
-        _refuse_unknown_tools(definition)
+        _refuse_unknown_tools("deny_tools", definition, definition.deny_tools)
     allowed = KNOWN_TOOLS[definition.dialect] if definition.tools is None else definition.tools
     if left := sorted(set(allowed) - set(definition.deny_tools)):
         yield from ("--tools", ",".join(left))
@@ -154,12 +170,12 @@ def _tools(definition: AgentSettings) -> Iterator[str]:
         yield "--no-tools"
 
 
-def _refuse_unknown_tools(definition: AgentSettings) -> None:
-    """A misspelt name in ``deny_tools`` would leave the tool allowed; without ``tools`` only known names make sense."""
-    known = KNOWN_TOOLS[definition.dialect]
-    for name in definition.deny_tools:
+def _refuse_unknown_tools(setting: str, definition: AgentSettings, names: Iterable[str]) -> None:
+    """A misspelt name would leave the tool free to run; a program's own tools are known where ``tools`` names them."""
+    known = sorted({*KNOWN_TOOLS[definition.dialect], *(definition.tools or ())})
+    for name in names:
         if name not in known:
-            raise UsageError(f"deny_tools: {_unknown('tool', name, list(known))}")
+            raise UsageError(f"{setting}: {_unknown('tool', name, known)}", setting=setting)
 
 
 def _extra_args(definition: AgentSettings) -> list[str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ __all__ = [
     "AgentDefaults",
     "AgentSettings",
     "DialectName",
+    "PermissionMode",
     "ProfilesSettings",
     "RoleSettings",
     "SkillSettings",
@@ -20,6 +21,9 @@ __all__ = [
 
 DialectName = Literal["native", "pi"]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+PermissionMode = Literal["auto", "approval", "readonly"]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+_Tokens = Annotated[int, msgspec.Meta(ge=1000)]
 
 _AGENT_NAME = re.compile(r"[a-z0-9_-]{1,64}")
 _RESERVED_AGENT_NAMES = frozenset({"defaults", "gateway_prompts"})  # keys of the same table with a meaning of their own
@@ -36,6 +40,20 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The only tools the agent may use; unset = all known ones, empty = none."""
     deny_tools: list[str] = []
     """Tools it may not use even so."""
+    permission_mode: PermissionMode = "auto"
+    """What becomes of its tool calls: ``auto`` runs them, ``approval`` asks a person about each of them (``pool
+    approve``, ``pool deny``), ``readonly`` runs only tools that change nothing. Of dialect ``native``."""
+    require_approval: list[str] = []
+    """Tools of which every call waits for a person's approval, whatever the mode. Of dialect ``native``."""
+    allow_outside: bool = False
+    """Let its tools use files outside the working directory. Of dialect ``native``."""
+    allow_background: bool = True
+    """Let its commands go on in the background; else a call waits for the end of its command. Of dialect ``native``."""
+    tool_env: list[str] = []
+    """Variables that its tools' commands may see although they hold a model provider's key, as ``OPENAI_API_KEY``;
+    other keys of that kind are kept from them. Of dialect ``native``."""
+    hooks: list[str] = []
+    """Python files with hooks of the agent, which see its tool calls and prompts. Of dialect ``native``."""
     system_prompt: str | None = None
     """Replaces the program's own system prompt."""
     append_system_prompt: str | None = None
@@ -52,6 +70,16 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Whose model it uses; unset = as the program decides."""
     model: str | None = None
     """Which model of the provider; unset = as the program decides."""
+    base_url: str | None = None
+    """Where the model's server is, for the provider ``openai``: ``https://host/v1``. Of dialect ``native``."""
+    context_tokens: _Tokens | None = None
+    """The model's window; a conversation that fills it is compacted. Unset = as the program decides (200000). Of
+    dialect ``native``."""
+    max_steps: _Count | None = None
+    """Model calls in one run; unset = as the program decides (50). Of dialect ``native``."""
+    history_turns: _Count | None = None
+    """Show the model at most so many of the latest user messages; unset = all. Sent with each prompt, no part of the
+    profile; see ``gateway.dm_history_limit``. Of dialect ``native``."""
     thinking: ThinkingLevel | None = None
     """How long it may think. Changed on a live worker where a session wants another; so are provider and model."""
     skills: list[str] = []
@@ -135,6 +163,14 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """Seconds after which a run of that agent ends when it names no timeout of its own; None = never."""
         own = self.agents[agent].timeout_seconds if agent in self.agents else None
         return (self.agent_defaults.timeout_seconds if own is None else own) or None
+
+    def dialect_of(self, agent: str) -> DialectName:
+        """What the agent's program speaks."""
+        return self.agents.get(agent, AgentSettings()).dialect
+
+    def history_turns_of(self, agent: str) -> int | None:
+        """How many user messages the agent's model is shown at most; None = all."""
+        return self.agents.get(agent, AgentSettings()).history_turns
 
     def role_names(self) -> list[str]:
         """Every role that ``build_profile`` knows, the default one first."""

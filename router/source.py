@@ -20,7 +20,10 @@ class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MessageSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything a channel knows about a message but its text. ``timestamp`` is Unix time in seconds."""
+    """Everything a channel knows about a message but its text. ``timestamp`` is Unix time in seconds.
+
+    ``from_session``: the key of another session, where the message is what its agent said and not a person's.
+    """
 
     channel: Identifier
     chat_type: ChatType
@@ -35,6 +38,7 @@ class MessageSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sender_name: Identifier | None = None
     message_id: Identifier | None = None
     timestamp: float | None = None
+    from_session: Identifier | None = None
 
 
 def account_of(source: MessageSource) -> str:

@@ -21,7 +21,7 @@ from rpc.statistics import ClientStatistics
 from rpc.subscription import Broadcast, Subscription
 from rpc.transport import ExitStatus, Transport
 from wire.framing import DECODE_ERRORS, LineFramer
-from wire.messages import Message, Ready
+from wire.messages import ExecExit, Message, Ready
 
 __all__ = ["ClientStatistics", "RpcClient"]
 
@@ -211,9 +211,9 @@ class RpcClient:
         """Call ``listener`` with the reason when it is over, before anybody who waits here is told."""
         self._on_ended = listener
 
-    def on_background(self, listener: Callable[[int], None]) -> None:
-        """Have the number of the worker's background processes told at every change. One listener."""
-        self._notices.on_background = listener
+    def on_background(self, changed: Callable[[int], None], ended: Callable[[ExecExit], None]) -> None:
+        """Have one listener each told the number of background processes at every change, and their ends."""
+        self._notices.on_background, self._notices.on_exec_exit = changed, ended
 
     @property
     def ready(self) -> Ready | None:

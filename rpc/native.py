@@ -1,17 +1,20 @@
 """The native dialect: what the bundled agent speaks, one JSON object a line, in the words of ``wire.messages``."""
 
+from typing import Any
+
 import msgspec
 
 from rpc.dialect import NOTHING, Step
 from wire.framing import DECODE_ERRORS, decode_block, decode_each_line
-from wire.messages import EMPTY, Background, Message, Ready
+from wire.messages import EMPTY, Background, ExecExit, Message, Ready
 
 __all__ = ["NativeDialect"]
 
-_NOTICED = frozenset({None, "run_start", "done", "ready", "background"})
-_CHECKED: dict[str, msgspec.json.Decoder[Ready] | msgspec.json.Decoder[Background]] = {
+_NOTICED = frozenset({None, "run_start", "done", "ready", "background", "exec_exit"})
+_CHECKED: dict[str, msgspec.json.Decoder[Any]] = {
     "ready": msgspec.json.Decoder(Ready),
     "background": msgspec.json.Decoder(Background),
+    "exec_exit": msgspec.json.Decoder(ExecExit),
 }
 """Events that the client itself relies on: one whose data has another shape is no message."""
 _NO_ID = {None}

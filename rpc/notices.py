@@ -1,4 +1,4 @@
-"""What the client itself learns from a worker's events: ready, background processes, questions to a person."""
+"""What the client itself learns from a worker's events: ready, processes in the background, questions to a person."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,11 @@ import msgspec
 
 from errors import ProtocolViolation
 from rpc.questions import QUESTION_EVENTS, OpenQuestions
-from wire.messages import PROTOCOL_VERSION, Background, Message, Ready, StartFailed
+from wire.messages import PROTOCOL_VERSION, Background, ExecExit, Message, Ready, StartFailed
 
 __all__ = ["NOTICED_EVENTS", "Notices"]
 
-NOTICED_EVENTS = QUESTION_EVENTS | {"ready", "start_failed", "background"}
+NOTICED_EVENTS = QUESTION_EVENTS | {"ready", "start_failed", "background", "exec_exit"}
 
 
 class Notices:
@@ -22,6 +22,7 @@ class Notices:
         background: how many processes the worker runs in the background, as it last said.
         on_ready: called when it becomes ready, or never will.
         on_background: called with every change of ``background``.
+        on_exec_exit: called with every end of a background process that is told.
     """
 
     def __init__(self, on_ready: Callable[[], None]) -> None:
@@ -30,6 +31,7 @@ class Notices:
         self.background = 0
         self.on_ready = on_ready
         self.on_background: Callable[[int], None] | None = None
+        self.on_exec_exit: Callable[[ExecExit], None] | None = None
         self.questions = OpenQuestions()
 
     def note(self, event: Message) -> None:
@@ -44,6 +46,9 @@ class Notices:
                 self.background = max(0, msgspec.json.decode(event.data, type=Background).running)
                 if self.on_background is not None:
                     self.on_background(self.background)
+            case "exec_exit":
+                if self.on_exec_exit is not None:
+                    self.on_exec_exit(msgspec.json.decode(event.data, type=ExecExit))
             case _:
                 self.questions.note(event)
 

@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from store.records import EventRow, RunKey, RunRow, SessionRow
+from store.records import DocumentKey, DocumentRow, EventRow, RunKey, RunRow, SessionRow
 
 __all__ = ["Backlog", "Batch", "Changes"]
 
-Key = TypeVar("Key", str, RunKey)
-Row = TypeVar("Row", SessionRow, RunRow)
+Key = TypeVar("Key", str, RunKey, DocumentKey)
+Row = TypeVar("Row", SessionRow, RunRow, DocumentRow)
 
 _BATCH_BYTES = 1024 * 1024
 """One transaction: some 50 ms of writing, the most that a flush has to wait for what came before it."""
@@ -55,6 +55,7 @@ class Batch:
     def __init__(self) -> None:
         self.sessions: Changes[str, SessionRow] = Changes()
         self.runs: Changes[RunKey, RunRow] = Changes()
+        self.documents: Changes[DocumentKey, DocumentRow] = Changes()
         self.events: deque[EventRow] = deque()
         self.reserved = 0
         self.gone = 0
@@ -64,12 +65,13 @@ class Batch:
     @property
     def changes(self) -> int:
         """Rows to be put or deleted."""
-        tables = (self.sessions, self.runs)
+        tables = (self.sessions, self.runs, self.documents)
         return len(self.events) + sum(len(table.rows) + len(table.removed) for table in tables)
 
     def absorb(self, later: "Batch") -> None:
         """Take over a later batch; of each key only its last row stays."""
         self.cost += self.sessions.absorb(later.sessions) + self.runs.absorb(later.runs)
+        self.cost += self.documents.absorb(later.documents)
         self.cost += sum(map(cost_of, later.events))
         self.events.extend(later.events)
         self.reserved = max(self.reserved, later.reserved)
@@ -80,7 +82,7 @@ class Batch:
         """Give up the oldest events until so many bytes are free; returns how many.
 
         When they do not suffice, the oldest deletions of runs go too: such a run comes back with the next life, which
-        forgets it again by its age. Sessions, and runs that are to be put, always stay.
+        forgets it again by its age. Sessions, documents, and runs that are to be put, always stay.
         """
         lost = 0
         least = self.cost - excess
@@ -133,6 +135,14 @@ class Backlog:
         """Delete those that are there."""
         for key in keys:
             self._added(self._open_batch().runs.remove(key))
+
+    def put_document(self, row: DocumentRow) -> None:
+        """Insert or replace."""
+        self._added(self._open_batch().documents.put((row.kind, row.key), row))
+
+    def delete_document(self, key: DocumentKey) -> None:
+        """Delete if it is there."""
+        self._added(self._open_batch().documents.remove(key))
 
     def put_events(self, rows: Iterable[EventRow]) -> None:
         """Insert, where the seq is new."""
@@ -199,6 +209,14 @@ class Backlog:
         """All events that are not durable yet, as they came."""
         return [row for batch in self._batches() for row in batch.events]
 
+    def documents(self, kind: str) -> dict[str, bytes | None]:
+        """The last word on each document of the kind that is not durable yet; None = it is to be removed."""
+        words: dict[str, bytes | None] = {}
+        for batch in self._batches():
+            words.update({key: None for of, key in batch.documents.removed if of == kind})
+            words.update({key: row.body for (of, key), row in batch.documents.rows.items() if of == kind})
+        return words
+
     def _batches(self) -> Iterator[Batch]:
         if self._taken is not None:
             yield self._taken
@@ -242,7 +260,7 @@ class Backlog:
         self.gone = max(self.gone, first.gone)
 
 
-def cost_of(row: EventRow | SessionRow | RunRow) -> int:
+def cost_of(row: EventRow | SessionRow | RunRow | DocumentRow) -> int:
     """Bytes that a row takes in memory, roughly."""
     match row:
         case EventRow():
@@ -251,3 +269,5 @@ def cost_of(row: EventRow | SessionRow | RunRow) -> int:
             return _ROW_BYTES + len(row.data)
         case RunRow():
             return _ROW_BYTES + len(row.request) + len(row.outcome or b"")
+        case DocumentRow():
+            return _ROW_BYTES + len(row.body)

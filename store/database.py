@@ -9,13 +9,16 @@ from store.backlog import Batch
 from store.failures import REFUSED_ROW, FileLost
 from store.retention import expired_up_to
 from store.statements import (
+    DELETE_DOCUMENTS,
     DELETE_RUNS,
     DELETE_SESSIONS,
+    PUT_DOCUMENTS,
     PUT_EVENTS,
     PUT_RUNS,
     PUT_SESSIONS,
     Bulk,
     Parameters,
+    document_parameters,
     event_parameters,
     run_parameters,
     session_parameters,
@@ -247,6 +250,8 @@ def _jobs(batch: Batch) -> list[tuple[Bulk, Sequence[Parameters]]]:
         (PUT_SESSIONS, session_parameters(batch.sessions.rows.values())),
         (DELETE_RUNS, list(batch.runs.removed)),
         (PUT_RUNS, run_parameters(batch.runs.rows.values())),
+        (DELETE_DOCUMENTS, list(batch.documents.removed)),
+        (PUT_DOCUMENTS, document_parameters(batch.documents.rows.values())),
         (PUT_EVENTS, event_parameters(batch.events)),
     ]
     return [(bulk, rows) for bulk, rows in jobs if rows]

@@ -175,6 +175,7 @@ def _load(database: Database, steps: Sequence[Sequence[str]], first_seq: int | N
         set_aside=aside,
         was_clean=was_clean,
     )
+    _read_through_documents(connection)
     with database.transaction():
         if aside is not None:
             database.give_up(first_seq - 1)
@@ -201,3 +202,9 @@ def _runs(connection: sqlite3.Connection) -> list[RunRow]:
     rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")  # noqa: S608  # a literal
     names = columns.split(", ")[:-1]
     return [RunRow(state=RunState(row[-1]), **dict(zip(names, row[:-1], strict=True))) for row in rows]
+
+
+def _read_through_documents(connection: sqlite3.Connection) -> None:
+    """They are loaded later, by their owners; damage must be found while the file can still be set aside."""
+    for _ in connection.execute("SELECT kind, key, body FROM documents"):
+        pass

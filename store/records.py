@@ -4,7 +4,17 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["EventRow", "Loaded", "RunKey", "RunRow", "RunState", "SessionRow", "StoreStatistics"]
+__all__ = [
+    "DocumentKey",
+    "DocumentRow",
+    "EventRow",
+    "Loaded",
+    "RunKey",
+    "RunRow",
+    "RunState",
+    "SessionRow",
+    "StoreStatistics",
+]
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +74,23 @@ class EventRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     run_id: str | None = None
 
 
+DocumentKey = tuple[str, str]
+"""Kind and key."""
+
+
+class DocumentRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A small record of whoever needs no table of its own; ``body`` is its owner's JSON."""
+
+    kind: str
+    key: str
+    body: bytes
+
+
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store held when it was opened, all that the gateway keeps in memory."""
+    """What the store held when it was opened, all that the gateway keeps in memory but for the documents.
+
+    Those are read by whoever they belong to (``Store.read_documents``).
+    """
 
     sessions: list[SessionRow]
     runs: list[RunRow]

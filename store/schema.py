@@ -25,6 +25,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
         # Costs two thirds of the writing rate, and makes reading one session of 10,000 no scan of a million rows.
         """CREATE INDEX events_of_session ON events (session)""",
     ),
+    (
+        # As those of runs, rows keep the rowid of their first insertion.
+        """CREATE TABLE documents (
+            kind TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, key))""",
+    ),
 )
 """``meta``: clean = closed in good order, reserved = highest seq that may have been given out, events = rows of that
 table, gone = highest seq that has been given up."""

@@ -15,8 +15,8 @@ from store.backlog import Backlog
 from store.database import Connect, connect_to
 from store.failures import StoreUnusable
 from store.opening import SEQ_BLOCK, Opened, open_database
-from store.reader import read_events
-from store.records import EventRow, Loaded, RunKey, RunRow, SessionRow, StoreStatistics
+from store.reader import read_documents, read_events
+from store.records import DocumentRow, EventRow, Loaded, RunKey, RunRow, SessionRow, StoreStatistics
 from store.settings import StoreSettings
 from store.upkeep import Upkeep
 from store.writer import Trouble, Writer
@@ -28,7 +28,7 @@ _logger = logging.getLogger("pool.store")
 
 
 class Store:
-    """Sessions, runs and events that outlive the supervisor; made by ``open_store``, used on its event loop.
+    """Sessions, runs, events and documents that outlive the supervisor; made by ``open_store``, used on its event loop.
 
     What is put is written in that order, a while later. When the disk refuses, it stays in memory and is written once
     the disk takes it again.
@@ -85,6 +85,14 @@ class Store:
         """Add events, each with a seq of its own, in any order."""
         events = list(rows)
         self._put(lambda backlog: backlog.put_events(events))
+
+    def put_document(self, kind: str, key: str, body: bytes | None) -> None:
+        """Insert a document, replace its body, or (``None``) remove it. Its place is that of its first insertion."""
+        if body is None:
+            self._put(lambda backlog: backlog.delete_document((kind, key)))
+        else:
+            row = DocumentRow(kind=kind, key=key, body=body)
+            self._put(lambda backlog: backlog.put_document(row))
 
     def note_seq(self, seq: int) -> None:
         """Tell the highest seq given out so far, so that a reservation is durable ahead of it.
@@ -149,15 +157,34 @@ class Store:
     def _read(
         self, unwritten: list[EventRow], *, after: int, before: int, session: str | None, limit: int
     ) -> list[EventRow]:
-        try:
+        with self._unusable_told():
             rows = read_events(self._path, self._connect, after=after, before=before, session=session, limit=limit)
-        except sqlite3.Error as exc:
-            raise StoreUnusable(f"the store {self._path} cannot be read: {exc}", path=str(self._path)) from exc
         if not unwritten:
             return rows
         wanted = (row for row in unwritten if after < row.seq < before and session in (None, row.session))
         found = {row.seq: row for row in (*wanted, *rows)}  # some may have been written meanwhile
         return [found[seq] for seq in sorted(found)][:limit]
+
+    async def read_documents(self, kind: str) -> dict[str, bytes]:
+        """The documents of a kind by their keys, in the order of their first insertion.
+
+        Sees every one put before. Raises StoreUnusable.
+        """
+        unwritten = {} if await self.flush() else self._writer.unwritten_documents(kind)
+        read = partial(self._read_documents, kind, unwritten)
+        return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
+
+    def _read_documents(self, kind: str, unwritten: dict[str, bytes | None]) -> dict[str, bytes]:
+        with self._unusable_told():
+            found = {**read_documents(self._path, self._connect, kind=kind), **unwritten}
+        return {key: body for key, body in found.items() if body is not None}
+
+    @contextmanager
+    def _unusable_told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise StoreUnusable(f"the store {self._path} cannot be read: {exc}", path=str(self._path)) from exc
 
     async def oldest_seq(self) -> int:
         """From this seq on no event has gone, by retention or loss; 0 = none ever went.

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from store.records import EventRow, RunRow, SessionRow
+from store.records import DocumentRow, EventRow, RunRow, SessionRow
 
-__all__ = ["DELETE_RUNS", "DELETE_SESSIONS", "PUT_EVENTS", "PUT_RUNS", "PUT_SESSIONS", "Bulk", "Parameters"]
-__all__ += ["event_parameters", "run_parameters", "session_parameters"]
+__all__ = ["DELETE_DOCUMENTS", "DELETE_RUNS", "DELETE_SESSIONS", "PUT_DOCUMENTS", "PUT_EVENTS", "PUT_RUNS"]
+__all__ += ["PUT_SESSIONS", "Bulk", "Parameters", "document_parameters", "event_parameters", "run_parameters"]
+__all__ += ["session_parameters"]
 
 Parameters = tuple[str | bytes | int | float | None, ...]
 
@@ -60,8 +61,11 @@ PUT_RUNS = Bulk(
     "request = excluded.request, accepted_at = excluded.accepted_at, started_at = excluded.started_at, "
     "ended_at = excluded.ended_at, outcome = excluded.outcome",
 )
+PUT_DOCUMENTS = Bulk("INSERT INTO documents VALUES", 3, "ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body")
 DELETE_SESSIONS = Bulk("DELETE FROM sessions WHERE (key) IN (VALUES", 1, ")")
 DELETE_RUNS = Bulk("DELETE FROM runs WHERE (principal, session, run_id) IN (VALUES", 3, ")")
+
+DELETE_DOCUMENTS = Bulk("DELETE FROM documents WHERE (kind, key) IN (VALUES", 2, ")")
 
 
 def event_parameters(rows: Iterable[EventRow]) -> list[Parameters]:
@@ -85,3 +89,8 @@ def run_parameters(rows: Iterable[RunRow]) -> list[Parameters]:
         )
         for row in rows
     ]
+
+
+def document_parameters(rows: Iterable[DocumentRow]) -> list[Parameters]:
+    """In the order of the table's columns."""
+    return [(row.kind, row.key, row.body) for row in rows]

@@ -131,6 +131,11 @@ class Writer:
         with self._work:
             return self._backlog.events()
 
+    def unwritten_documents(self, kind: str) -> dict[str, bytes | None]:
+        """What the documents of a kind in the file are not yet; None = removed."""
+        with self._work:
+            return self._backlog.documents(kind)
+
     def statistics(self) -> StoreStatistics:
         """Figures of this moment; counts what waits."""
         with self._work:

@@ -14,7 +14,9 @@ __all__ = [
     "AssistantMessage",
     "Background",
     "Bookmark",
+    "CallDetails",
     "ErrorBody",
+    "ExecExit",
     "ImageContent",
     "Message",
     "MessagesResult",
@@ -133,10 +135,14 @@ class PromptResult(msgspec.Struct, frozen=True):
 
 
 class SessionResult(msgspec.Struct, frozen=True):
-    """``new_session`` and ``switch_session``: which conversation the worker now holds; no file when it keeps none."""
+    """``new_session`` and ``switch_session``: which conversation the worker now holds; no file when it keeps none.
+
+    ``sealed``: ids of the tool calls that a former worker had left open and that were closed now, where there are any.
+    """
 
     session_id: str
     session_file: str | None = None
+    sealed: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Bookmark(msgspec.Struct, frozen=True):
@@ -222,6 +228,23 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True):
     approval: str | None = None
 
 
+class CallDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Facts about the command that a tool call is about. ``status``: running, completed or failed.
+
+    ``session_id`` is its name; at the end of a call of ``exec``, status running says that it goes on in the background.
+    ``started_at`` is Unix time in seconds. It ended with ``exit_code`` or by ``exit_signal``, because it ``timed_out``.
+    """
+
+    status: str | None = None
+    session_id: str | None = None
+    pid: int | None = None
+    started_at: float | None = None
+    cwd: str | None = None
+    exit_code: int | None = None
+    exit_signal: str | None = None
+    timed_out: bool = False
+
+
 class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """``tool``: a tool call starts, has new output, ends or fails. ``tail`` is the end of its output so far."""
 
@@ -231,12 +254,27 @@ class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int = 0
     tail: str | None = None
     error: str | None = None
+    details: CallDetails | None = None
 
 
 class Background(msgspec.Struct, frozen=True):
     """``background``: how many processes the worker runs in the background, told at every change."""
 
     running: int = 0
+
+
+class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``exec_exit``: a process in the background has ended and nobody has seen it; told before its ``background``.
+
+    ``session_id`` is the process's name, ``summary`` says in a line how it ended. ``session_key``: the worker's
+    conversation it belonged to, as ``get_state`` names it. ``exit_code``, or the name of the ``signal`` that ended it.
+    """
+
+    session_id: str
+    summary: str = ""
+    session_key: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
 
 
 class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import trio
 
 from agent.compactor import CompactionFailed
@@ -31,8 +32,7 @@ class SessionMethods:
         async def work() -> SessionResult:
             fresh = self._worker.store.fresh(params.parent_session)
             fresh.make_file()  # a small write that waits for no disk: less work than asking a thread
-            await self._worker.hold(fresh, "new")
-            return self._held()
+            return self._held(await self._worker.hold(fresh, "new"))
 
         return self._exclusively(request_id, work)
 
@@ -42,8 +42,7 @@ class SessionMethods:
             wanted = worker.conversation
             if params.session_file != wanted.session_file:
                 wanted = await trio.to_thread.run_sync(worker.store.open, params.session_file)
-            await worker.hold(wanted, "switch")
-            return self._held()
+            return self._held(await worker.hold(wanted, "switch"))
 
         return self._exclusively(request_id, work)
 
@@ -63,9 +62,9 @@ class SessionMethods:
 
         return self._exclusively(request_id, work)
 
-    def _held(self) -> SessionResult:
+    def _held(self, sealed: list[str]) -> SessionResult:
         conversation = self._worker.conversation
-        return SessionResult(conversation.header.id, conversation.session_file)
+        return SessionResult(conversation.header.id, conversation.session_file, sealed or msgspec.UNSET)
 
     def _exclusively(self, request_id: RequestId, work: Callable[[], Awaitable[Any]]) -> Any:
         if self._worker.runs.busy:

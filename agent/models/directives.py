@@ -1,57 +1,97 @@
 """The directives of the scripted model: words in a prompt that say how it shall answer."""
 
 import re
-from math import inf
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["DIRECTIVES_HELP", "Script", "ScriptedCall", "parse_script"]
+__all__ = ["DIRECTIVES_HELP", "STILL_RUNS", "Answer", "Script", "ScriptedCall", "parse_script"]
 
 DIRECTIVES_HELP = """\
-models of the provider scripted (offline, deterministic): scripted, scripted-small, scripted-large
-  The answer repeats the prompt and names earlier ones. Words in a prompt that change it:
-  PIECES=n            answer with n pieces of text
-  DELAY=ms            wait before each of these pieces (without PIECES: before the answer)
-  TOOL:name {json}    call a tool, then answer; several are called one after the other
-                      without valid JSON the rest of the line is the input, and fits no tool;
-                      "$SESSION" in it stands for the background session that the last result names
-  PARALLEL            call all of them in one step
-  FOREVER             call them again and again, and never answer
-  THINK               think aloud first
-  TELL                answer with what the last tool said
-  RECALL              answer with all earlier user texts of the conversation, as a JSON list
-  SYSTEM              answer with the system prompt
-  WHOAMI              answer with model and thinking level
-  ECHO:text           answer with exactly this text (the rest of the prompt)
-  LENGTH              end the answer as one that was cut off at its length
-  USAGE=in/out        count so many tokens at each model call (USAGE=in: and none of the answer)
-  TRANSIENT=n         fail n times before this step, as a server does that is overloaded; RETRY_AFTER=ms says when
-  OVERFLOW            fail because the conversation is too long, until it has been compacted
-  SUMMARY_HANG        never answer the question for a summary of this prompt; SUMMARY_ERROR: fail at it
-  ERROR               fail; HANG: say nothing more; CRASH or CRASH=code: exit at once;
-                      GARBAGE or GARBAGE=n: print n lines that are no messages, then answer
-                      (with PIECES these happen after half of the pieces)
+models of the provider scripted (offline, deterministic):
+  scripted, scripted-small, scripted-large
+  The answer repeats the prompt and names earlier ones. Words that change it:
+  run X in the background [and tell me]
+                    run X (a command `in backticks`; other words mean
+                    stand-in tests of a second), follow it up, tell how it ended
+  PIECES=n          answer with n pieces of text
+  DELAY=ms          wait before each of these pieces (without: before it all)
+  TOOL:name {json}  call a tool, then answer; several, one after the other;
+                    without valid JSON the rest of the line is the input, and
+                    fits no tool; "$SESSION" in it stands for the background
+                    session that the last result names
+  PARALLEL          call all of them in one step
+  FOREVER           call them again and again, and never answer
+  THINK             think aloud first
+  TELL              answer with what the last tool said
+  RECALL            answer with all earlier user texts, as a JSON list
+  SYSTEM            answer with the system prompt
+  WHOAMI            answer with model and thinking level
+  ECHO:text         answer with exactly this text (the rest of the prompt)
+  LENGTH            end the answer as one that was cut off at its length
+  USAGE=in/out      count so many tokens at each model call (USAGE=in: no out)
+  TRANSIENT=n       fail n times before this step, as an overloaded server
+                    does; RETRY_AFTER=ms says when to try again
+  OVERFLOW          fail: the conversation is too long, until it is compacted
+  SUMMARY_HANG      never answer the question for a summary of this prompt;
+                    SUMMARY_ERROR: fail at it
+  ERROR             fail; HANG: say nothing more; CRASH, CRASH=code: exit;
+                    GARBAGE, GARBAGE=n: print n lines that are no messages,
+                    then answer (with PIECES all these after half of them)
 """
 
-_WORD = re.compile(
-    r"(?<!\S)(?:(?P<name>PIECES|DELAY|TRANSIENT|RETRY_AFTER|CRASH|GARBAGE)=(?P<number>\d{1,9})"
-    r"|(?P<flag>PARALLEL|FOREVER|LENGTH|OVERFLOW|THINK|TELL|RECALL|SYSTEM|WHOAMI|ERROR|HANG|CRASH|GARBAGE)(?!\S)"
-    r"|USAGE=(?P<input>\d{1,9})(?:/(?P<output>\d{1,9}))?"
-    r"|TOOL:(?P<tool>[A-Za-z_][A-Za-z0-9_]*)\s*|ECHO:)"
-)
-
-_FLAGS = {"PARALLEL": "parallel", "FOREVER": "forever", "LENGTH": "cut", "OVERFLOW": "overflow", "THINK": "think"}
-
-Answer = Literal["plain", "TELL", "RECALL", "SYSTEM", "WHOAMI", "ECHO"]
+Answer = Literal["plain", "TELL", "RECALL", "SYSTEM", "WHOAMI", "ECHO", "OUTCOME"]
 Fault = Literal["ERROR", "HANG", "CRASH", "GARBAGE"]
+
+_NUMBERS: Mapping[str, tuple[str, int]] = {
+    "PIECES": ("pieces", 1),
+    "DELAY": ("delay", 1000),
+    "TRANSIENT": ("transient", 1),
+    "RETRY_AFTER": ("retry_after", 1000),
+    "CRASH": ("fault_number", 1),
+    "GARBAGE": ("fault_number", 1),
+}
+"""Words that take a number: the field of ``Script`` that it is for, and what it is divided by."""
+
+_WORDS: Mapping[str, Mapping[str, Any]] = {
+    "PARALLEL": {"parallel": True},
+    "FOREVER": {"forever": True},
+    "LENGTH": {"cut": True},
+    "OVERFLOW": {"overflow": True},
+    "THINK": {"think": True},
+    **{answer: {"answer": answer} for answer in ("TELL", "RECALL", "SYSTEM", "WHOAMI")},
+    **{fault: {"fault": fault} for fault in ("ERROR", "HANG", "CRASH", "GARBAGE")},
+}
+"""Words, and the fields that they set; those of ``_NUMBERS`` that are here too may go without their number."""
+
+_WORD = re.compile(
+    rf"(?<!\S)(?:(?P<name>{'|'.join(_NUMBERS)})=(?P<number>\d{{1,9}})"
+    rf"|(?P<word>{'|'.join(_WORDS)})(?!\S)"
+    r"|USAGE=(?P<input>\d{1,9})(?:/(?P<output>\d{1,9}))?"
+    r"|TOOL:(?P<tool>[A-Za-z_][A-Za-z0-9_]*)\s*"
+    r"|(?P<run>[Rr]un)\s(?:`(?P<command>[^`]+)`|[^`\n]{1,80}?)\sin\sthe\sbackground\b(?:\sand\stell\sme\b)?"
+    r"|(?P<echo>ECHO:))"
+)
+"""Linear: what a match can look at behind its first word is bounded, or ends where the next such match may begin."""
+
+STILL_RUNS = re.compile(r"still runs in the background \(session |\(Session \S+ still runs\.\)\Z")
+"""How the tools ``exec`` and ``process`` say that a command goes on; both hold its session's name."""
+
+_STAND_IN = 'for n in 1 2 3; do sleep 0.3; echo "test $n of 3: ok"; done; echo "3 passed"'
+_POLL_SECONDS = 30
+_MOST_POLLS = 20
 
 
 class ScriptedCall(msgspec.Struct, frozen=True):
-    """One ``TOOL:`` directive. An input that is no JSON is passed on as the text it is."""
+    """One tool call. An input that is no JSON is passed on as the text it is.
+
+    ``while_running``: made only where the call before it has said that its command still runs.
+    """
 
     tool: str
     input: Any
+    while_running: bool = False
 
 
 class Script(msgspec.Struct):
@@ -73,19 +113,28 @@ class Script(msgspec.Struct):
     fault: Fault | None = None
     fault_number: int | None = None
 
-    @property
-    def tool_steps(self) -> float:
-        """Model calls that are nothing but tool calls."""
-        if self.forever and self.calls:
-            return inf
-        return min(len(self.calls), 1) if self.parallel else len(self.calls)
-
-    def calls_of(self, step: int) -> list[ScriptedCall]:
-        """The tool calls of one of these steps."""
+    def next_calls(self, results: Sequence[str]) -> list[ScriptedCall]:
+        """The tool calls of the next step; empty: now it answers. ``results``: what the tools of each step said."""
+        step = len(results)
+        if not self.calls:
+            return []
         if self.parallel:
-            return self.calls
-        step = step % len(self.calls) if self.forever else step
-        return self.calls[step : step + 1]
+            return self.calls if self.forever or step == 0 else []
+        if self.forever:
+            return [self.calls[step % len(self.calls)]]
+        return self._in_turn(results)
+
+    def _in_turn(self, results: Sequence[str]) -> list[ScriptedCall]:
+        """The first call that has no result yet and is not passed over."""
+        done, said = 0, ""
+        for call in self.calls:
+            if call.while_running and not STILL_RUNS.search(said):
+                continue
+            if done == len(results):
+                return [call]
+            said = results[done]
+            done += 1
+        return []
 
 
 def parse_script(prompt: str) -> Script:
@@ -97,33 +146,32 @@ def parse_script(prompt: str) -> Script:
         if match["tool"]:
             arguments, position = _read_json(prompt, position)
             script.calls.append(ScriptedCall(match["tool"], arguments))
+        elif match["run"]:
+            script.calls += _followed_up(match["command"] or _STAND_IN)
+            script.answer = "OUTCOME"
         elif match["input"]:
             script.usage = int(match["input"]), int(match["output"] or 0)
-        elif match["name"] or match["flag"]:
-            _apply(script, match["name"] or match["flag"], match["number"])
-        else:
+        elif match["echo"]:
             script.answer, script.echo = "ECHO", prompt[position:]
             break
+        else:
+            _apply(script, match["name"] or match["word"], match["number"])
     return script
 
 
 def _apply(script: Script, word: str, number: str | None) -> None:
-    count = int(number or 0)
-    match word:
-        case "PIECES":
-            script.pieces = count
-        case "DELAY":
-            script.delay = count / 1000
-        case "TRANSIENT":
-            script.transient = count
-        case "RETRY_AFTER":
-            script.retry_after = count / 1000
-        case "TELL" | "RECALL" | "SYSTEM" | "WHOAMI":
-            script.answer = word
-        case "ERROR" | "HANG" | "CRASH" | "GARBAGE":
-            script.fault, script.fault_number = word, None if number is None else count
-        case _:
-            setattr(script, _FLAGS[word], True)
+    for field, value in _WORDS.get(word, {}).items():
+        setattr(script, field, value)
+    if number is not None:
+        field, divisor = _NUMBERS[word]
+        setattr(script, field, int(number) if divisor == 1 else int(number) / divisor)
+
+
+def _followed_up(command: str) -> list[ScriptedCall]:
+    """Run a command in the background, and ask for its end as long as it runs, but not for ever."""
+    poll = {"action": "poll", "session_id": "$SESSION", "timeout": _POLL_SECONDS}
+    polls = [ScriptedCall("process", poll, while_running=True)] * _MOST_POLLS
+    return [ScriptedCall("exec", {"command": command, "background": True}), *polls]
 
 
 def _read_json(prompt: str, position: int) -> tuple[Any, int]:

@@ -6,9 +6,9 @@ Plain answer: ``You said: "hello". (turn 3; before: "a", "b")``. The directives 
 
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import trio
@@ -23,18 +23,21 @@ from agent.models.base import (
     ThinkingPiece,
     UsagePiece,
 )
-from agent.models.directives import Script, parse_script
-from wire.entries import ImageBlock, ToolResultBlock, TranscriptMessage
+from agent.models.directives import Answer, Script, parse_script
+from agent.models.situation import Situation, read_situation, with_session
 
 __all__ = ["Faults", "ScriptedModel"]
 
+_PROVIDER = "scripted"
 _BATCH = 512
 _ECHO_CHARS = 2000
 _BEFORE_CHARS = 80
 _BEFORE_COUNT = 3
 _SUMMARY_CHARS = 200
 _SUMMARY_LINES = 200
-_SESSION = re.compile(r"\bsession ([a-z]+-[a-z0-9-]+)", re.IGNORECASE)
+_OUTCOME_LINES = 20
+_NO_NEWS = "(no new output)"
+_HAS_ENDED = re.compile(r"\(Session \S+ has ended: (.+)\.\)\Z")
 _GARBAGE = (b"Warning: this is no message\n", b'{"event": "assistant_mess\n', b"\xff\xfe\x00 not even text\n")
 
 
@@ -48,7 +51,7 @@ class Faults(NamedTuple):
 class ScriptedModel:
     """See the module docstring."""
 
-    provider = "scripted"
+    provider = _PROVIDER
     needs_alternation = False
     keeps_cache = False
 
@@ -62,17 +65,18 @@ class ScriptedModel:
         if request.purpose == "summary":
             yield TextPiece([await _summary(request.messages[-1].text)])
             return
-        situation = _situation(request.messages)
+        situation = read_situation(request.messages)
         script = parse_script(situation.prompt)
         self._refuse(script, request)
-        if situation.step < script.tool_steps:
-            for number, call in enumerate(script.calls_of(situation.step)):
-                given = _with_session(call.input, situation.result)
+        if situation.answered:  # and somebody has added something since
+            script = Script()
+        calls = script.next_calls(situation.results)
+        if calls:
+            for number, call in enumerate(calls):
+                given = with_session(call.input, situation.result)
                 yield CallPiece(f"{request.step_id}.{number}", call.tool, given)
             yield _usage(script, situation, 1)
             return
-        if situation.step > script.tool_steps:  # the answer was given; somebody has added something since
-            script = Script()
         if script.think:
             yield ThinkingPiece([f"Thinking at level {request.thinking}."])
         words = 0
@@ -99,12 +103,12 @@ class ScriptedModel:
         """It holds nothing open."""
 
     async def _answer(
-        self, script: Script, situation: "_Situation", request: ModelRequest
+        self, script: Script, situation: Situation, request: ModelRequest
     ) -> AsyncGenerator[TextPiece, None]:
         if script.pieces is None:
             await trio.sleep(script.delay)
             await self._do_harm(script)
-            yield TextPiece(_words(self._text(script, situation, request)))
+            yield TextPiece(_words(_ANSWERS[script.answer](script, situation, request, self.name)))
             return
         half = script.pieces // 2 if script.fault else 0
         for first, last in ((0, half), (half, script.pieces)):
@@ -113,21 +117,6 @@ class ScriptedModel:
             for parts in _numbered_pieces(first, last, 1 if script.delay else _BATCH):
                 await trio.sleep(script.delay)
                 yield TextPiece(parts)
-
-    def _text(self, script: Script, situation: "_Situation", request: ModelRequest) -> str:
-        match script.answer:
-            case "ECHO":
-                return script.echo
-            case "SYSTEM":
-                return request.system_prompt
-            case "WHOAMI":
-                return f"model {self.provider}/{self.name}, thinking {request.thinking}"
-            case "TELL":
-                return situation.result
-            case "RECALL":
-                return f"Earlier you said: {msgspec.json.encode(situation.before).decode()}"
-            case "plain":
-                return _plain_answer(situation)
 
     async def _do_harm(self, script: Script) -> None:
         match script.fault:
@@ -144,59 +133,6 @@ class ScriptedModel:
                 pass
 
 
-class _Situation(NamedTuple):
-    """Where the conversation stands.
-
-    ``prompt``: the last one; ``turn``: how many there were; ``step``: model calls since it; ``added``: texts that came
-    into the turn and are not answered yet; ``before``: all user texts before the prompt; ``images`` in the prompt;
-    ``result``: what the last tool said.
-    """
-
-    prompt: str
-    turn: int
-    step: int
-    added: list[str]
-    before: list[str]
-    images: int
-    result: str
-
-
-def _situation(messages: Sequence[TranscriptMessage]) -> _Situation:
-    texts: list[str] = []
-    last = TranscriptMessage("user", [])
-    result = ""
-    earlier = turn = step = answered = 0
-    for message in messages:
-        if message.role == "assistant":
-            step += 1
-            answered = answered if message.calls else len(texts)
-        elif message.origin == "tool":
-            result = _said_by_tools(message) or result
-        else:
-            texts.append(message.text)
-            if message.origin in {"prompt", "follow_up"}:
-                last, earlier, step, turn = message, len(texts) - 1, 0, turn + 1
-    images = sum(isinstance(block, ImageBlock) for block in last.content)
-    added = texts[max(earlier + 1, answered) :]
-    return _Situation(last.text, turn, step, added, texts[:earlier], images, result)
-
-
-def _said_by_tools(message: TranscriptMessage) -> str:
-    contents = [block.content for block in message.content if isinstance(block, ToolResultBlock)]
-    said = contents[-1] if contents else ""
-    if isinstance(said, dict):
-        said = said.get("data") or said.get("error") or said
-    return said if isinstance(said, str) else msgspec.json.encode(said).decode()
-
-
-def _with_session(given: Any, said: str) -> Any:
-    """The input of a call; ``$SESSION`` in it stands for the background session that the last tool named."""
-    found = _SESSION.search(said)
-    if found is None or not isinstance(given, dict):
-        return given
-    return {name: found[1] if value == "$SESSION" else value for name, value in given.items()}
-
-
 async def _summary(text: str) -> str:
     """A line of each line; words in the conversation make it fail or hang."""
     if "SUMMARY_HANG" in text:
@@ -208,11 +144,23 @@ async def _summary(text: str) -> str:
     return "\n".join([*([f"({left_out} older lines left out)"] if left_out > 0 else []), *lines[-_SUMMARY_LINES:]])
 
 
-def _usage(script: Script, situation: _Situation, words: int) -> UsagePiece:
+def _usage(script: Script, situation: Situation, words: int) -> UsagePiece:
     return UsagePiece(*(script.usage or (len(situation.prompt) // 4, words)))
 
 
-def _plain_answer(situation: _Situation) -> str:
+def _outcome(results: Sequence[str]) -> str:
+    """How the command that was followed up came out, with the last lines of all that its polls brought to light."""
+    last = results[-1].rpartition("\n")[2]
+    ended = _HAS_ENDED.fullmatch(last)
+    if ended is None:  # it never went to the background, or still is there
+        return f"The last that was said of it:\n{results[-1]}"
+    said = [poll.rpartition("\n\n")[0] for poll in results[1:]]
+    lines = "\n".join(text for text in said if text != _NO_NEWS).splitlines()
+    shown = "\n".join(lines[-_OUTCOME_LINES:])
+    return f"It has ended: {ended[1]}." + (f" The last it said:\n{shown}" if shown else " It said nothing.")
+
+
+def _plain_answer(situation: Situation) -> str:
     said = " and then ".join(f'"{_shorten(text, _ECHO_CHARS)}"' for text in [situation.prompt, *situation.added])
     before = ", ".join(f'"{_shorten(text, _BEFORE_CHARS)}"' for text in situation.before[-_BEFORE_COUNT:])
     images = f" with {situation.images} image(s)" if situation.images else ""
@@ -232,3 +180,17 @@ def _words(text: str) -> list[str]:
 def _numbered_pieces(first: int, last: int, batch: int) -> Iterator[list[str]]:
     for start in range(first, last, batch):
         yield [f"piece {number} " for number in range(start, min(start + batch, last))]
+
+
+_ANSWERS: Mapping[Answer, Callable[[Script, Situation, ModelRequest, str], str]] = {
+    "plain": lambda _script, situation, _request, _name: _plain_answer(situation),
+    "ECHO": lambda script, _situation, _request, _name: script.echo,
+    "SYSTEM": lambda _script, _situation, request, _name: request.system_prompt,
+    "WHOAMI": lambda _script, _situation, request, name: f"model {_PROVIDER}/{name}, thinking {request.thinking}",
+    "TELL": lambda _script, situation, _request, _name: situation.result,
+    "OUTCOME": lambda _script, situation, _request, _name: _outcome(situation.results),
+    "RECALL": lambda _script, situation, _request, _name: (
+        f"Earlier you said: {msgspec.json.encode(situation.before).decode()}"
+    ),
+}
+"""What is said where no text of numbered pieces is asked for; the last argument is the model's name."""

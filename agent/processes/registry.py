@@ -158,8 +158,8 @@ class ProcessRegistry:
         del self._running[session.id]
         if session.backgrounded:
             self._finished.add(session, trio.current_time())
+            self.announce(session)  # first: at the change, the conversation may lose its worker to another
             self._on_change(self.in_background)
-            self.announce(session)
 
     def _new_id(self) -> str:
         finished = {session.id for session in self._finished.all(trio.current_time())}

@@ -12,7 +12,7 @@ from wire.entries import ImageBlock
 if TYPE_CHECKING:
     from agent.processes.registry import ProcessRegistry  # heavy, and not needed to say what a tool is
 
-__all__ = ["Effects", "ErrorType", "Tool", "ToolContext", "ToolError", "ToolOutput", "definition_of"]
+__all__ = ["Effects", "ErrorType", "Report", "Tool", "ToolContext", "ToolError", "ToolOutput", "definition_of"]
 
 ErrorType: TypeAlias = Literal["validation", "runtime", "logical", "aborted", "denied"]
 
@@ -20,8 +20,12 @@ Effects: TypeAlias = Literal["read", "write", "run", "none"]
 """What a call may do to the world (``none``: it touches only the agent itself). Mode readonly allows read and none."""
 
 
+Report: TypeAlias = Callable[[dict[str, Any]], None]
+"""Takes how a call stands: ``tail``, the last 2,000 characters of its output so far, and facts as in ``details``."""
+
+
 class ToolError(Exception):
-    """The call failed; the message, the note and the recommendations are for the model."""
+    """The call failed; the message, the note and the recommendations are for the model, ``details`` are not."""
 
     def __init__(
         self,
@@ -31,12 +35,14 @@ class ToolError(Exception):
         retryable: bool = False,
         note: str | None = None,
         recommendations: Sequence[str] = (),
+        details: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.error_type: ErrorType = error_type
         self.retryable = retryable
         self.note = note
         self.recommendations = list(recommendations)
+        self.details = details or {}
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
@@ -57,8 +63,7 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     cwd: str
     environment: dict[str, str]
-    report: Callable[[str], None]
-    """Takes the last 2,000 characters of a call's output so far."""
+    report: Report
     call_id: str = ""
     files: FileLedger = msgspec.field(default_factory=FileLedger)
     processes: "ProcessRegistry | None" = None

@@ -12,7 +12,7 @@ from agent.processes.spawn import Command, SpawnFailed
 from agent.processes.tree import MARK_VARIABLE
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.places import locate
-from agent.tools.truncation import TAIL_CHARS, shorten
+from agent.tools.truncation import shorten
 
 __all__ = ["ExecInput", "ExecTool", "yield_window"]
 
@@ -165,7 +165,7 @@ async def _tell_progress(session: Session, context: ToolContext) -> None:
 
 def _tell(session: Session, context: ToolContext) -> None:
     session.fresh = trio.Event()
-    context.report(session.output.tail(TAIL_CHARS))
+    context.report(session.details())
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _result(session: Session, warnings: str, outputs: str) -> ToolOutput:
     note = _end_note(session)
     text = warnings + ("\n".join(part for part in (said, note) if part) or "(no output)")
     if session.status == "failed":
-        raise ToolError(text)
+        raise ToolError(text, details=session.details())
     return ToolOutput(text, session.details())
 
 

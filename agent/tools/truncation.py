@@ -6,11 +6,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-__all__ = ["MAX_BYTES", "MAX_LINES", "TAIL_CHARS", "Excerpt", "excerpt", "shorten"]
+__all__ = ["MAX_BYTES", "MAX_LINES", "Excerpt", "excerpt", "shorten"]
 
 MAX_BYTES = 50_000
 MAX_LINES = 2_000
-TAIL_CHARS = 2_000
 _KEPT_FILES = 100
 """Full texts that are kept; the oldest go first."""
 

@@ -29,8 +29,8 @@ _TEXTS: dict[str, Literal["text_chunk", "think_chunk"]] = {
     "assistant_message": "text_chunk",
     "thinking": "think_chunk",
 }
-_OURS = frozenset({"run_start", "done", "state_changed", "ready", "start_failed"})
-"""What the gateway says in its own words, which are about runs and sessions."""
+_OURS = frozenset({"run_start", "done", "state_changed", "ready", "start_failed", "exec_exit"})
+"""What the gateway says in its own words, which are about runs and sessions, also between two turns."""
 _MAX_NAME = 64
 _name_of = attrgetter("event")
 

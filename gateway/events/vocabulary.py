@@ -11,7 +11,7 @@ import msgspec
 
 from wire.envelope import Channel
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY, TokenUsage, ToolCallView, ToolEvent, UiRequest
+from wire.messages import EMPTY, CallDetails, TokenUsage, ToolCallView, ToolEvent, UiRequest
 
 __all__ = ["MAX_DATA_BYTES", "READERS", "Malformed", "Single", "phase_of_compaction", "steers_of", "unknown", "warning"]
 
@@ -70,8 +70,23 @@ def _call(call: ToolCallView) -> ToolCallView:
 
 def _tool(data: msgspec.Raw) -> Single:
     event = _decode(data, ToolEvent)
-    facts = {"call": _call(event.call), "tail": event.tail and event.tail[-_MAX_TEXT:], "error": _cut(event.error)}
+    facts = {
+        "call": _call(event.call),
+        "tail": event.tail and event.tail[-_MAX_TEXT:],
+        "error": _cut(event.error),
+        "details": _details(event.details),
+    }
     return Single(Channel.PROGRESS, f"tool:{event.phase}", _present(facts))
+
+
+def _details(details: CallDetails | None) -> CallDetails | None:
+    return details and msgspec.structs.replace(
+        details,
+        status=_cut(details.status, _MAX_ID),
+        session_id=_cut(details.session_id, _MAX_ID),
+        cwd=_cut(details.cwd),
+        exit_signal=_cut(details.exit_signal, _MAX_ID),
+    )
 
 
 def _tool_executed(data: msgspec.Raw) -> Single:
@@ -137,11 +152,6 @@ class _Background(msgspec.Struct, frozen=True):
     running: int
 
 
-class _Exit(msgspec.Struct, frozen=True):
-    session_id: str
-    summary: str = ""
-
-
 _SEVERITIES = frozenset({"info", "warn", "error"})
 _PHASES = frozenset({"model", "tool", "system", "lifecycle"})
 _PHASE_OF_CODE = {"extension_error": "tool"}
@@ -188,11 +198,6 @@ def _background(data: msgspec.Raw) -> Single:
     return Single(Channel.MONITOR, "background", _decode(data, _Background))
 
 
-def _exec_exit(data: msgspec.Raw) -> Single:
-    event = _decode(data, _Exit)
-    return Single(Channel.MONITOR, "exec_exit", _Exit(event.session_id[:_MAX_ID], event.summary[:_MAX_TEXT]))
-
-
 def _as_it_is(type_: str) -> Callable[[msgspec.Raw], Single]:
     return lambda data: Single(Channel.MONITOR, type_, _object(data))
 
@@ -209,7 +214,6 @@ READERS: dict[str, Callable[[msgspec.Raw], Single]] = {
     "agent_resumed": _agent_resumed,
     "token_usage": _token_usage,
     "background": _background,
-    "exec_exit": _exec_exit,
     "todo_changed": _as_it_is("todo_changed"),
     "file_changed": _as_it_is("file_changed"),
 }

@@ -36,6 +36,7 @@ class OperatorMethods:
             sessions=len(gateway.sessions),
             lanes=gateway.conductor.lanes.snapshot(),
             permissions=gateway.permissions.snapshot(),
+            system_events=gateway.system_events.figures(),
             events=gateway.bus.statistics(),
             store=gateway.store.statistics(),
         )

@@ -100,10 +100,10 @@ class RunMethods:
     async def decide(self, params: DecideRequest, caller: Caller) -> Any:
         """Decide about a tool call that awaits approval."""
         session = None if params.session is None else check_session_key(params.session)
-        session = self._gateway.permissions.session_of(params.call_id, session)
-        facts = {"call_id": params.call_id, "decision": params.decision, "note": params.note}
-        await self._gateway.ask_worker(session, "decide", {key: value for key, value in facts.items() if value})
-        return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.principal}
+        session = await self._gateway.decisions.decide(
+            params.call_id, params.decision, by=caller.name, note=params.note, session=session
+        )
+        return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.name}
 
     async def ui_respond(self, params: UiRespondRequest, _caller: Caller) -> Any:
         """Answer an extension's dialog."""

@@ -13,6 +13,7 @@ from gateway.methods.ports import SupervisorPort
 from gateway.methods.runs import RunMethods
 from gateway.methods.sessions import SessionMethods
 from gateway.methods.subscriptions import SubscriptionMethods
+from gateway.methods.system_events import SystemEventMethods
 from gateway.service import Gateway
 
 __all__ = ["Methods"]
@@ -26,6 +27,7 @@ class Methods:
     def __init__(self, gateway: Gateway, supervisor: SupervisorPort) -> None:
         runs, sessions = RunMethods(gateway), SessionMethods(gateway)
         operator, subscriptions = OperatorMethods(gateway, supervisor), SubscriptionMethods(gateway.bus)
+        events = SystemEventMethods(gateway)
         self._table: Mapping[str, tuple[type, Method]] = {
             "ping": (requests.NoParams, operator.ping),
             "status": (requests.NoParams, operator.status),
@@ -53,6 +55,8 @@ class Methods:
             "route": (requests.RouteRequest, runs.route),
             "process": (requests.ProcessRequest, runs.process),
             "delegate": (requests.DelegateRequest, runs.delegate),
+            "events.inject": (requests.InjectRequest, events.inject),
+            "events.peek": (requests.SessionRequest, events.peek),
             "pause": (requests.NoParams, operator.pause),
             "resume": (requests.NoParams, operator.resume),
             "drain": (requests.DrainRequest, operator.drain),

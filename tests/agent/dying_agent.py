@@ -1,39 +1,74 @@
-"""The command ``agent`` that kills itself at its n-th step to the disk: DIE_AT=n DIE_HOW=before|after|torn.
+"""Workers that kill themselves at their n-th step to the disk, forked from one process that has everything imported.
 
-A step is one entry that is written, or one wait for the disk.
+A step is one entry that is written, one wait for the disk, or one cut of a torn end. A socket, whose descriptor is the
+argument, brings orders ``{"arguments": [...], "die_at": n, "how": "torn" | "after"}``, each with a worker's stdin and
+stdout; the answer is its exit code as ``subprocess`` gives it. ``torn``: of an entry half is written, and a wait or a
+cut does not happen.
 """
 
 import itertools
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
+import msgspec
+
+import agent.rpc
+import agent.turn  # noqa: F401 - a worker imports it when it first needs it
 from agent.cli import main
+from agent.tools.catalogue import TOOL_NAMES, open_tools
+from agent.tools.todo_list import TodoList
 from wire.transcript import TranscriptWriter
 
-_STEPS = itertools.count(1)
+
+class Order(msgspec.Struct, frozen=True):
+    arguments: list[str]
+    die_at: int
+    how: str
 
 
-def dying(step: Callable[..., None]) -> Callable[..., None]:
-    def die_or_do(writer: TranscriptWriter, *line: Any) -> None:
-        if next(_STEPS) == int(os.environ["DIE_AT"]):
-            match os.environ["DIE_HOW"]:
-                case "after":
-                    step(writer, *line)
-                case "torn" if line:
-                    os.write(writer._descriptor, line[0][: len(line[0]) // 2])
-                case _:
-                    pass  # dies before it
+def serve(orders: socket.socket) -> None:
+    open_tools(frozenset(TOOL_NAMES), TodoList(lambda *_: {}).tool)  # so that all of them are imported
+    while True:
+        line, descriptors, _, _ = socket.recv_fds(orders, 65536, 2)
+        if not line:
+            return
+        pid = os.fork()
+        if not pid:
+            live(msgspec.json.decode(line, type=Order), *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        orders.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+
+
+def live(order: Order, stdin: int, stdout: int) -> NoReturn:
+    os.dup2(stdin, 0)
+    os.dup2(stdout, 1)
+    os.closerange(3, 256)
+    steps = itertools.count(1)
+
+    def dying(step: Callable[..., Any]) -> Callable[..., Any]:
+        def die_or_do(*given: Any) -> Any:
+            if next(steps) != order.die_at:
+                return step(*given)
+            if order.how == "after":
+                step(*given)
+            elif isinstance(given[0], TranscriptWriter):
+                os.write(given[0]._descriptor, given[1][: len(given[1]) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
-        step(writer, *line)
+            raise AssertionError
 
-    return die_or_do
+        return die_or_do
 
+    TranscriptWriter._write = dying(TranscriptWriter._write)  # type: ignore[method-assign]
+    os.fsync, os.ftruncate = dying(os.fsync), dying(os.ftruncate)
+    code = main(order.arguments)
+    sys.stderr.flush()
+    os._exit(code)
 
-for name in ("_write", "sync"):
-    setattr(TranscriptWriter, name, dying(getattr(TranscriptWriter, name)))
 
 if __name__ == "__main__":
-    sys.exit(main())
+    serve(socket.socket(fileno=int(sys.argv[1])))

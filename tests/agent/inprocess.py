@@ -24,7 +24,7 @@ SMALL = Limits(max_steps=8, queued_inputs=3)
 class Client:
     """Talks to one worker; ``lines`` is everything it said so far."""
 
-    def __init__(self, to_worker: trio.testing.MemorySendStream, from_worker: trio.testing.MemoryReceiveStream) -> None:
+    def __init__(self, to_worker: trio.abc.SendStream, from_worker: trio.abc.ReceiveStream) -> None:
         self.stdin = to_worker
         self.stdout = from_worker
         self.lines: list[Line] = []
@@ -32,8 +32,10 @@ class Client:
         self.exit_code: int | None = None
         self.crashed_with: int | None = None
         self.patience = 20.0
+        self.ended = trio.Event()
         self._news = trio.Event()
         self._ids = 0
+        self._sending = trio.Lock()
 
     async def send_raw(self, data: bytes) -> None:
         await self.stdin.send_all(data)
@@ -43,7 +45,8 @@ class Client:
         self._ids += 1
         request_id = str(self._ids)
         line = msgspec.json.encode({"id": request_id, "method": method, "params": params}) + b"\n"
-        await self.stdin.send_all(line)
+        async with self._sending:
+            await self.stdin.send_all(line)
         return request_id
 
     async def line(self, wanted: Callable[[Line], bool]) -> Line:
@@ -90,11 +93,16 @@ class Client:
             *whole, buffer = (buffer + data).split(b"\n")
             for line in whole:
                 try:
-                    self.lines.append(msgspec.json.decode(line))
+                    self.take(msgspec.json.decode(line))
                 except (msgspec.DecodeError, UnicodeDecodeError):
-                    self.lines.append({"event": "garbage", "data": {}})
+                    self.take({"event": "garbage", "data": {}})
             self._news.set()
             self._news = trio.Event()
+        self.ended.set()
+
+    def take(self, line: Line) -> None:
+        """A line has arrived."""
+        self.lines.append(line)
 
 
 @asynccontextmanager
@@ -109,7 +117,7 @@ async def worker(
         if stdout_buffer is None
         else trio.testing.lockstep_stream_one_way_pair()
     )
-    client = Client(to_worker, from_worker)  # type: ignore[arg-type]  # a lockstep stream has the same methods
+    client = Client(to_worker, from_worker)
 
     def crash(code: int) -> None:
         client.crashed_with = code

@@ -141,12 +141,12 @@ async def test_progress_is_told_while_it_runs_and_not_after_its_end() -> None:
 
     async def talk(_arguments: Input, context: ToolContext) -> str:
         kept.append(context.report)
-        context.report("half")
+        context.report({"tail": "half"})
         return "whole"
 
     bench = Bench(FakeTool("talk", talk))
     await bench.run(("talk", {}))
-    kept[0]("too late")
+    kept[0]({"tail": "too late"})
     assert bench.story("c0") == [("tool", "start"), ("tool", "update"), *FINE[1:]]
     assert bench.states_told("c0") == ["PENDING", "RUNNING", "COMPLETED", "COMPLETED"]
 

@@ -18,7 +18,7 @@ from agent.models.base import (
 from agent.models.catalogue import MODELS, UnknownModel, open_model
 from agent.models.directives import Script, ScriptedCall, parse_script
 from agent.models.scripted import Faults, ScriptedModel
-from wire.entries import Block, TextBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import Block, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 NO_FAULTS = Faults(lambda _: None, lambda _: None)
 
@@ -29,6 +29,10 @@ def user(text: str) -> TranscriptMessage:
 
 def assistant(*blocks: Block) -> TranscriptMessage:
     return TranscriptMessage("assistant", [*blocks])
+
+
+def tool(call_id: str, said: str) -> TranscriptMessage:
+    return TranscriptMessage("user", [ToolResultBlock(call_id, {"ok": True, "data": said})], origin="tool")
 
 
 async def pieces_of(*messages: TranscriptMessage, faults: Faults = NO_FAULTS) -> list[Piece]:
@@ -62,6 +66,9 @@ async def answer_to(*messages: TranscriptMessage) -> str:
         ("USAGE=12 LENGTH", Script(usage=(12, 0), cut=True)),
         ("TRANSIENT=2 RETRY_AFTER=500", Script(transient=2, retry_after=0.5)),
         ("OVERFLOW", Script(overflow=True)),
+        ("rerun x in the background", Script()),
+        ("run x\ny in the background", Script()),
+        ("run x in the backgrounds", Script()),
         ("", Script()),
     ],
 )
@@ -71,6 +78,60 @@ def test_directives_are_whole_words(prompt: str, script: Script) -> None:
 
 def test_a_deeply_nested_input_is_no_stack_overflow() -> None:
     assert parse_script("TOOL:a " + "[" * 200_000).calls[0].tool == "a"
+
+
+def test_a_command_in_backticks_is_the_one_that_is_run_and_stand_in_tests_where_there_is_none() -> None:
+    given, stand_in = (
+        parse_script(f"please run {what} in the background and tell me") for what in ("`make -k`", "the tests")
+    )
+    assert given.calls[0] == ScriptedCall("exec", {"command": "make -k", "background": True})
+    assert stand_in.calls[0].input["command"].endswith('echo "3 passed"')
+    assert given.answer == stand_in.answer == "OUTCOME"
+
+
+def test_a_command_in_the_background_is_polled_while_it_runs_and_not_for_ever() -> None:
+    script = parse_script("run `a` in the background TOOL:ls {}")
+    begun = "The command still runs in the background (session calm-fox, pid 1). Follow it up."
+    still, over = "x\n\n(Session calm-fox still runs.)", "x\n\n(Session calm-fox has ended: completed, code 0.)"
+    tools = [[call.tool for call in script.next_calls(said)] for said in ([], [begun], [begun, still])]
+    assert tools == [["exec"], ["process"], ["process"]]
+    assert [call.tool for call in script.next_calls([begun, still, over])] == ["ls"]
+    assert [call.tool for call in script.next_calls(["denied"])] == ["ls"]
+    assert script.next_calls([begun, over, "files"]) == []
+    asked = [begun]
+    while script.next_calls(asked)[0].tool == "process":
+        asked.append(still)
+    assert len(asked) == 21
+
+
+@pytest.mark.parametrize("prompt", ["run ", "run `", "run a in the ", "run `a` in the", "ECHO :"])
+def test_a_prompt_that_almost_holds_directives_takes_no_longer_than_it_is_long(prompt: str) -> None:
+    assert parse_script(prompt * 100_000) == Script()
+
+
+async def test_the_outcome_of_what_ran_in_the_background_is_told_with_its_last_lines() -> None:
+    prompt = user("run `a` in the background")
+    lines = "\n".join(f"line {number}" for number in range(30))
+    polls = [
+        "first\n\n(Session calm-fox still runs.)",
+        f"{lines}\n\n(Session calm-fox has ended: failed, signal SIGKILL.)",
+    ]
+    told = ["The command still runs in the background (session calm-fox, pid 1).", *polls]
+    history = [prompt]
+    for number, said in enumerate(told):
+        history += [assistant(ToolUseBlock(str(number), "exec", {})), tool(str(number), said)]
+    answer = await answer_to(*history)
+    assert answer.startswith("It has ended: failed, signal SIGKILL. The last it said:\nline 10\n")
+    assert answer.endswith("\nline 29")
+    assert (await pieces_of(*history[:5]))[0] == CallPiece(
+        "r1.0.0", "process", {"action": "poll", "session_id": "calm-fox", "timeout": 30}
+    )
+
+
+async def test_the_session_that_was_named_last_is_meant() -> None:
+    said = "session quick-fox says hello\n\n(Session calm-fox still runs.)"
+    history = [user('TOOL:exec {} TOOL:process {"session_id":"$SESSION"}'), assistant(ToolUseBlock("1", "exec", {}))]
+    assert (await pieces_of(*history, tool("1", said)))[0] == CallPiece("r1.0.0", "process", {"session_id": "calm-fox"})
 
 
 async def test_an_answer_is_the_same_twice_and_knows_what_was_said() -> None:

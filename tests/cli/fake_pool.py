@@ -37,6 +37,7 @@ HISTORY = {
         {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "exec", "input": {"cmd": "ls"}}]},
     ],
 }
+EVENT = {"id": "e1", "session": "ada", "kind": "exec", "text": "Exec completed\x1b[31m", "ts": 1.5}
 OUTCOME = {"run_id": "r1", "session": "ada", "status": "ok", "text": "done so", "stop_reason": "stop", "worker": "w1"}
 CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la"}
 
@@ -55,6 +56,8 @@ _PARAMS: dict[str, type] = {
     "drain": requests.DrainRequest,
     "workers.stop": requests.WorkerRequest,
     "workers.recycle": requests.WorkerRequest,
+    "events.inject": requests.InjectRequest,
+    "events.peek": requests.SessionRequest,
     "sessions.get": requests.SessionRequest,
     "sessions.reset": requests.SessionRequest,
     "sessions.delete": requests.SessionRequest,
@@ -111,6 +114,14 @@ class FakePool:
             "agent.wait": OUTCOME,
             "abort": {"session": asked.get("session"), "aborted": asked.get("session") != "quiet"},
             "delegate": {"run_id": "d1", "status": "accepted"} if asked.get("mode") == "async" else OUTCOME,
+            "events.inject": {
+                "session": asked.get("session"),
+                "event": None if asked.get("text") == "again" else EVENT,
+            },
+            "events.peek": {
+                "session": asked.get("session"),
+                "events": [EVENT] if asked.get("session") == "ada" else [],
+            },
             "sessions.list": CONVERSATIONS,
             "sessions.get": SESSION,
             "sessions.history": HISTORY,

@@ -23,8 +23,8 @@ def test_what_is_known_of_a_session_is_a_line_each_and_what_is_not_is_left_out()
 
 def test_what_it_asks_comes_with_the_command_to_answer() -> None:
     call = {"id": "c1", "name": "exec", "input_preview": "ls"}
-    shown = printed(session_view({"key": "ada", "pending_permissions": [call]}, 60))
-    assert shown == "key   ada\nasks  exec ls\n      pool approve -s ada c1"
+    shown = printed(session_view({"key": "ada", "pending_permissions": [call]}, 60, " --socket s"))
+    assert shown == "key  ada\nasks      ada: exec ls\n          pool approve --socket s -s ada c1"
 
 
 def test_times_are_shown_as_people_read_them() -> None:

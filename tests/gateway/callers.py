@@ -16,6 +16,7 @@ class RecordingCaller:
         self, nursery: trio.Nursery | None = None, *, principal: str = "uid:1000", request_id: str | int = "q"
     ) -> None:
         self.principal = principal
+        self.name = {"uid:1000": "carol"}.get(principal, principal)
         self.request_id = request_id
         self.pushed: list[tuple[str, Any]] = []
         self._nursery = nursery

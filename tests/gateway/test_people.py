@@ -22,13 +22,14 @@ async def test_a_decision_finds_the_session_by_the_call(tmp_path: Path, autojump
         first = await world.begin("ask c1", "alice")
         second = await world.begin("ask c2", "bob")
         answer = await world.call("decide", call_id="c2", decision="deny", note="not on a Friday")
-        assert answer == {"session": "bob", "call_id": "c2", "decision": "deny", "by": "uid:1000"}
+        assert answer == {"session": "bob", "call_id": "c2", "decision": "deny", "by": "carol"}
         assert (await second.wait()).text == "deny"
-        assert world.launcher.asked("decide") == [{"call_id": "c2", "decision": "deny", "note": "not on a Friday"}]
+        note = {"note": "not on a Friday", "by": "carol"}
+        assert world.launcher.asked("decide") == [{"call_id": "c2", "decision": "deny", **note}]
         assert first.is_live
         await world.call("decide", call_id="c1", decision="allow")
         assert (await first.wait()).text == "allow"
-        assert world.launcher.asked("decide")[1] == {"call_id": "c1", "decision": "allow"}
+        assert world.launcher.asked("decide")[1] == {"call_id": "c1", "decision": "allow", "by": "carol"}
 
 
 async def test_a_question_and_its_answer_are_control_events_of_the_run(
@@ -40,7 +41,7 @@ async def test_a_question_and_its_answer_are_control_events_of_the_run(
         assert (asked["channel"], asked["run_id"], asked["data"]["call"]["id"]) == ("control", "k1", "c1")
         await world.call("decide", call_id="c1", decision="deny", note="no")
         [decided] = await world.events("permission_decided")
-        assert decided["data"] == {"call_id": "c1", "decision": "deny", "by": "a person", "note": "no"}
+        assert decided["data"] == {"call_id": "c1", "decision": "deny", "by": "carol", "note": "no"}
 
 
 async def test_the_same_call_in_two_sessions_needs_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -63,9 +64,28 @@ async def test_a_call_is_decided_once_and_not_after_its_turn(tmp_path: Path, aut
         await world.begin("ask c2")
         await world.call("abort", session="alice")
         await wait_all_tasks_blocked()
-        for call in ("c1", "c2"):
-            with pytest.raises(UsageError, match="its turn is over"):
-                await world.call("decide", call_id=call, decision="allow")
+        asked = len(world.launcher.asked("decide"))
+        for call, why in (("c1", r"was decided already \(allow by carol\)"), ("c2", "its turn is over")):
+            with pytest.raises(UsageError, match=why):
+                await world.call("decide", call_id=call, decision="deny")
+        assert len(world.launcher.asked("decide")) == asked
+
+
+async def test_a_decision_goes_to_no_worker_once_the_turn_has_given_its_own_back(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async def take_time(_: object) -> None:
+        await trio.sleep(1)
+
+    async with open_world(tmp_path, hooks={"message:sending": (take_time,)}) as world:
+        run = await world.begin("ask")
+        await world.call("abort", session="alice")
+        await wait_all_tasks_blocked()
+        assert run.is_live  # its answer is still being looked at, its call not yet forgotten
+        with pytest.raises(UsageError, match="waits no more: its turn is over"):
+            await world.call("decide", call_id="c1", decision="allow")
+        assert world.launcher.asked("decide") == []
+        await run.wait()
 
 
 async def test_the_status_has_every_call_that_awaits_approval(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -11,6 +11,8 @@ __all__ = ["GatewayLauncher", "GatewayWorker"]
 class GatewayWorker(MemoryWorker):
     """The first word of a prompt says what becomes of it; any other is answered as ``MemoryWorker`` does.
 
+    It is that of the message, behind the events that a prompt tells first.
+
     ``hang`` runs until the test has it ``finish`` or it is aborted. ``stubborn`` does not heed an abort. ``mute`` is a
     ``hang`` that says nothing at all. ``ask`` wants an approval of call ``c1`` (or of the call it names), ``dialog`` an
     answer to dialog ``d1``, and both end with it. ``fail`` ends with the model's error, ``refuse`` is not taken,
@@ -43,12 +45,13 @@ class GatewayWorker(MemoryWorker):
 
     def prompt(self, request: dict[str, Any]) -> dict[str, Any] | None:
         text = request["params"]["text"]
-        word, _, rest = text.partition(" ")
+        message = text.rpartition("\n\n")[2] if text.startswith("[SYSTEM] ") else text
+        word, _, rest = message.partition(" ")
         begin = self._begin_hang if self.home.slow else getattr(self, f"_begin_{word}", None)
         if begin is None:
             return super().prompt(request)
         self.home.prompts.append(text)
-        self.running, self.text = request["id"], text
+        self.running, self.text = request["id"], message
         begin(rest)
         return None
 
@@ -147,7 +150,7 @@ class GatewayWorker(MemoryWorker):
 
     def decide(self, request: dict[str, Any]) -> dict[str, Any]:
         params = request["params"]
-        self.tell("permission_decided", by="a person", **params)
+        self.tell("permission_decided", **params)
         self.finish(params["decision"])
         return {}
 

@@ -24,7 +24,7 @@ from profiles import AgentSettings, ProfilesSettings, RoleSettings
 from router.settings import RouterSettings
 from router.source import MessageSource
 from store import Store
-from store.records import Loaded, RunKey, RunRow, SessionRow, StoreStatistics
+from store.records import DocumentKey, Loaded, RunKey, RunRow, SessionRow, StoreStatistics
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.events.stand_in import MemoryStore
 from tests.gateway.workers import GatewayLauncher, GatewayWorker
@@ -50,7 +50,8 @@ class WholeStore(MemoryStore):
         super().__init__(first_seq)
         self.sessions: dict[str, SessionRow] = {}
         self.runs: dict[RunKey, RunRow] = {}
-        self.written: tuple[dict[str, SessionRow], dict[RunKey, RunRow]] = ({}, {})
+        self.documents: dict[DocumentKey, bytes] = {}
+        self.written: tuple[dict[str, SessionRow], dict[RunKey, RunRow], dict[DocumentKey, bytes]] = ({}, {}, {})
         self.has_room = trio.Event()
         self.has_room.set()
 
@@ -71,8 +72,18 @@ class WholeStore(MemoryStore):
         for key in runs:
             self.runs.pop(key, None)
 
+    def put_document(self, kind: str, key: str, body: bytes | None) -> None:
+        if body is None:
+            self.documents.pop((kind, key), None)
+        else:
+            self.documents[kind, key] = body
+
+    async def read_documents(self, kind: str) -> dict[str, bytes]:
+        await trio.lowlevel.checkpoint()
+        return {key: body for (of, key), body in self.documents.items() if of == kind}
+
     async def flush(self) -> bool:
-        at_the_call = (dict(self.sessions), dict(self.runs))
+        at_the_call = (dict(self.sessions), dict(self.runs), dict(self.documents))
         is_durable = await super().flush()
         if is_durable:
             self.written = at_the_call
@@ -93,7 +104,8 @@ class WholeStore(MemoryStore):
     def after_a_crash(self) -> "WholeStore":
         """What the next life finds if this one ended at this moment, without any last word."""
         store = WholeStore(self.noted + 1_000_000)
-        store.sessions, store.runs = dict(self.written[0]), dict(self.written[1])
+        sessions, runs, documents = self.written
+        store.sessions, store.runs, store.documents = dict(sessions), dict(runs), dict(documents)
         store.rows = [row for row in self.rows if row.seq <= self.durable_upto]
         return store
 
@@ -101,6 +113,7 @@ class WholeStore(MemoryStore):
         """The same after a clean stop: everything was written."""
         store = WholeStore(self.noted + 1)
         store.sessions, store.runs, store.rows = dict(self.sessions), dict(self.runs), list(self.rows)
+        store.documents = dict(self.documents)
         return store
 
     @property

@@ -305,6 +305,17 @@ def test_draining_stops_starting_workers_and_those_being_prepared_when_they_are_
     assert len(world.errors) == 2
 
 
+def test_draining_lets_turns_end_and_waits_for_no_command_in_the_background() -> None:
+    world = World(max=2)
+    world.release(world.held("resting"))
+    held = world.held("held")
+    for worker in ("w1", "w2"):
+        world.tell(stimuli.Background(worker, 1))
+    happened = world.tell(stimuli.Drain())
+    assert [action for action in happened if isinstance(action, Stop)] == [Stop("w1", StopReason.DRAINED)]
+    assert world.release(held) == [Stop("w2", StopReason.DRAINED)]
+
+
 def test_closing_stops_every_worker_held_or_not() -> None:
     world = World(max=3)
     request = world.held("held")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent.options import parse_options
 from errors import UsageError
 from profiles import (
     AgentSettings,
@@ -33,7 +34,7 @@ def hard_args_of(gateway_prompt: str | None = None, **agent: Any) -> tuple[str, 
 
 def test_the_default_agent_is_the_bundled_one() -> None:
     made = build_profile(ProfilesSettings(), "main", "default", HERE)
-    assert made.command == (sys.executable, "-P", "-m", "agent", "--mode", "rpc")
+    assert made.command == (sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--timeout", "inf")
     assert (made.dialect, made.hard_args, made.env, made.resources) == ("native", (), (), Resources())
 
 
@@ -87,6 +88,51 @@ def test_a_misspelt_denied_tool_is_refused_rather_than_allowed() -> None:
         hard_args_of(deny_tools=["exce"])
 
 
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        ({"permission_mode": "auto", "allow_background": True, "hooks": []}, ()),
+        ({"permission_mode": "approval"}, ("--permission-mode", "approval")),
+        ({"permission_mode": "readonly"}, ("--permission-mode", "readonly")),
+        ({"require_approval": ["write", "exec", "exec"]}, ("--require-approval", "exec,write")),
+        ({"allow_outside": True}, ("--allow-outside",)),
+        ({"allow_background": False}, ("--no-background",)),
+        ({"tool_env": ["OPENAI_API_KEY", "B"]}, ("--tool-env", "B,OPENAI_API_KEY")),
+        ({"hooks": ["a.py", "/b.py"]}, ("--hooks", "/a.py", "--hooks", "/b.py")),
+        ({"base_url": "http://h/v1"}, ("--base-url", "http://h/v1")),
+        ({"context_tokens": 8000, "max_steps": 7}, ("--context-tokens", "8000", "--max-steps", "7")),
+        ({"history_turns": 3}, ()),
+    ],
+)
+def test_what_only_the_bundled_agent_can_is_told_it_in_its_flags(
+    agent: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert hard_args_of(**agent) == expected
+    parse_options(["--mode", "rpc", *expected])  # the agent itself understands them
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({"permission_mode": "approval"}, {"require_approval": ["read"]}, {"allow_outside": True}),
+        *({"allow_background": False}, {"tool_env": ["A"]}, {"hooks": ["a.py"]}, {"base_url": "http://h"}),
+        *({"context_tokens": 1000}, {"max_steps": 1}, {"history_turns": 1}),
+    ],
+)
+def test_what_pi_has_no_means_for_is_refused_rather_than_passed_over(setting: dict[str, Any]) -> None:
+    [name] = setting
+    with pytest.raises(UsageError, match=f"^{name}: .*'pi' has no such thing") as caught:
+        hard_args_of(dialect="pi", **setting)
+    assert caught.value.details["setting"] == name
+    hard_args_of(dialect="native", **setting)
+
+
+def test_a_tool_whose_approval_is_required_must_exist() -> None:
+    with pytest.raises(UsageError, match="require_approval: unknown tool 'exce'; did you mean 'exec'"):
+        hard_args_of(require_approval=["exce"])
+    assert "deploy" in hard_args_of(tools=["deploy"], require_approval=["deploy"])
+
+
 def test_prompts_are_appended_as_one_text() -> None:
     settings = settings_of(
         {"agents": {"main": {"append_system_prompt": "user"}}, "roles": {"coder": {"append_system_prompt": "role"}}}
@@ -122,6 +168,8 @@ def test_extra_arguments_come_last_and_unchanged() -> None:
         ("--api-key", "use the setting 'env'"),
         ("--session", "the pool's own to give"),
         ("--mode", "the pool's own to give"),
+        ("--permission-mode=auto", "use the setting 'permission_mode'"),
+        ("--no-background", "use the setting 'allow_background'"),
     ],
 )
 def test_an_extra_argument_that_would_go_past_a_setting_is_refused(argument: str, words: str) -> None:

@@ -10,6 +10,7 @@ from errors import (
 from rpc.settings import RpcSettings
 from tests.rpc.clients import Asked, make_client, running
 from tests.rpc.memory_transport import MemoryTransport
+from wire.messages import ExecExit
 from wire.units import ByteCount
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -159,17 +160,20 @@ async def test_the_client_knows_background_processes_runs_and_questions(autojump
     worker = MemoryTransport()
     async with running(worker) as client:
         told: list[int] = []
-        client.on_background(told.append)
+        ends: list[ExecExit] = []
+        client.on_background(told.append, ends.append)
         call = {"id": "c1", "name": "bash"}
         worker.say({"event": "run_start"}, {"event": "background", "data": {"running": 2}})
         worker.say({"event": "permission_required", "data": {"call": call}})
         await trio.testing.wait_all_tasks_blocked()
         assert (client.is_running, client.background_running, client.awaits_person) == (True, 2, True)
         worker.say({"event": "permission_decided", "data": {"call_id": "c1"}}, {"event": "done"})
-        worker.say({"event": "background", "data": {"running": 0}})
+        ended = {"session_id": "calm-fox", "summary": "Exec completed", "session_key": "k", "exit_code": 0}
+        worker.say({"event": "exec_exit", "data": ended}, {"event": "background", "data": {"running": 0}})
         await trio.testing.wait_all_tasks_blocked()
         assert (client.is_running, client.background_running, client.awaits_person) == (False, 0, False)
         assert told == [2, 0]
+        assert [msgspec.to_builtins(end) for end in ends] == [ended]
 
 
 async def test_a_dialog_waits_for_a_person_until_it_is_answered(autojump_clock: MockClock) -> None:

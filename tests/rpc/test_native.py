@@ -47,6 +47,7 @@ def test_events_and_answers_pass_through_in_order() -> None:
         b'{"event":"ready","data":{"pid":"seven"}}',
         b'{"event":"background"}',
         b'{"event":"background","data":{"running":"many"}}',
+        b'{"event":"exec_exit","data":{"summary":"of none"}}',
     ],
 )
 def test_what_is_neither_event_nor_answer_is_contamination(line: bytes) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from store import EventRow, RunRow, RunState, SessionRow
+from store.records import DocumentRow
 
-__all__ = ["any_event", "event", "events", "run", "session"]
+__all__ = ["any_event", "document", "event", "events", "run", "session"]
 
 texts = st.text(max_size=20)
 times = st.floats(min_value=1, max_value=4e9)
@@ -29,6 +30,10 @@ def run(run_id: str = "r", **changes: Any) -> RunRow:
         **changes,
     }
     return RunRow(run_id=run_id, **facts)
+
+
+def document(key: str = "d", *, kind: str = "k", body: bytes = b"{}") -> DocumentRow:
+    return DocumentRow(kind=kind, key=key, body=body)
 
 
 def event(seq: int, *, session: str = "s", ts: float | None = None, size: int = 0) -> EventRow:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from store.backlog import Backlog, Batch, cost_of
-from store.records import EventRow, RunKey
-from tests.store.rows import event, events, run, session
+from store.records import DocumentKey, EventRow, RunKey
+from tests.store.rows import document, event, events, run, session
 
 
 class Tables:
@@ -16,6 +16,7 @@ class Tables:
     def __init__(self) -> None:
         self.sessions: dict[str, Any] = {}
         self.runs: dict[RunKey, Any] = {}
+        self.documents: dict[DocumentKey, Any] = {}
         self.events: list[EventRow] = []
 
     def write(self, batch: Batch) -> None:
@@ -25,6 +26,9 @@ class Tables:
         for run_key in batch.runs.removed:
             self.runs.pop(run_key, None)
         self.runs.update(batch.runs.rows)
+        for document_key in batch.documents.removed:
+            self.documents.pop(document_key, None)
+        self.documents.update(batch.documents.rows)
         self.events += batch.events
 
 
@@ -158,15 +162,31 @@ def test_sessions_and_runs_stay_whatever_their_number_each_with_its_last_row() -
     assert backlog.lost + len(batch.events) == 100
 
 
-def test_deletions_of_runs_are_given_up_last_and_those_of_sessions_never() -> None:
+def test_deletions_of_runs_are_given_up_last_and_those_of_sessions_and_documents_never() -> None:
     backlog = full(2000)
     backlog.put_events([event(1)])
     for number in range(100):
         backlog.delete_session(f"s{number}")
+        backlog.delete_document(("k", f"d{number}"))
         backlog.delete_runs([("p", "s", f"r{number}")])
     (batch,) = written(backlog)
-    assert len(batch.sessions.removed) == 100
+    assert (len(batch.sessions.removed), len(batch.documents.removed)) == (100, 100)
     assert (len(batch.events), len(batch.runs.removed)) == (0, 0)
+
+
+def test_documents_of_several_batches_become_one_row_of_each_key_when_memory_is_short() -> None:
+    backlog = full(1000)
+    backlog.put_document(document("a", body=b"1"))
+    backlog.put_document(document("b", body=b"1"))
+    backlog.take()
+    backlog.put_document(document("a", body=b"2"))
+    backlog.delete_document(("k", "b"))
+    backlog.give_back()
+    backlog.put_events(events(1, 10))
+    (batch,) = written(backlog)
+    assert batch.documents.rows == {("k", "a"): document("a", body=b"2")}
+    assert list(batch.documents.removed) == [("k", "b")]
+    assert backlog.cost == 0
 
 
 def test_events_that_come_during_an_attempt_are_kept_up_to_the_limit() -> None:
@@ -216,6 +236,16 @@ class AnyStory(RuleBasedStateMachine):
         self.expected.runs.pop(("p", "s", name), None)
         self.backlog.delete_runs([("p", "s", name)])
 
+    @rule(key=names, size=sizes)
+    def put_document(self, key: str, size: int) -> None:
+        self.expected.documents["k", key] = document(key, body=b"x" * size)
+        self.backlog.put_document(self.expected.documents["k", key])
+
+    @rule(key=names)
+    def delete_document(self, key: str) -> None:
+        self.expected.documents.pop(("k", key), None)
+        self.backlog.delete_document(("k", key))
+
     @rule(count=st.integers(1, 5), size=sizes)
     def put_events(self, count: int, size: int) -> None:
         self.backlog.put_events(events(self.put + 1, self.put + 1 + count, size=size))
@@ -235,16 +265,27 @@ class AnyStory(RuleBasedStateMachine):
     @invariant()
     def the_cost_is_that_of_what_waits(self) -> None:
         batches = list(self.backlog._batches())
-        tables = [table for batch in batches for table in (batch.sessions, batch.runs)]
+        tables = [table for batch in batches for table in (batch.sessions, batch.runs, batch.documents)]
         rows = [row for batch in batches for row in batch.events]
         cost = sum(cost_of(row) for row in rows) + sum(cost_of(row) for table in tables for row in table.rows.values())
         assert self.backlog.cost == cost + 200 * sum(len(table.removed) for table in tables)
         assert not rows or not self.backlog.is_tight or cost <= 3000
 
+    @invariant()
+    def what_is_not_written_yet_is_known(self) -> None:
+        known = {**self.tables.documents}
+        for key, body in self.backlog.documents("k").items():
+            known.pop(("k", key), None)
+            if body is not None:
+                known["k", key] = document(key, body=body)
+        assert known == self.expected.documents
+        assert self.backlog.documents("another") == {}
+
     def teardown(self) -> None:
         for batch in written(self.backlog):
             self.tables.write(batch)
         assert (self.tables.sessions, self.tables.runs) == (self.expected.sessions, self.expected.runs)
+        assert self.tables.documents == self.expected.documents
         kept = [row.seq for row in self.tables.events]
         assert kept == sorted(kept)
         assert len(kept) + self.backlog.lost == self.put

@@ -55,8 +55,8 @@ class Bench:
         with trio.fail_after(20):
             await session.ended.wait()
 
-    def _report(self, tail: str) -> None:
-        self.shown.append(tail)
+    def _report(self, report: dict[str, Any]) -> None:
+        self.shown.append(report["tail"])
         self.shown_something.set()
 
 

@@ -79,14 +79,17 @@ def test_a_status_is_what_was_asked_for_and_as_often(port: int) -> None:
 
 
 @pytest.mark.process
-def test_as_a_program_it_prints_its_port_and_stops_with_its_stdin() -> None:
+def test_as_a_program_it_prints_its_base_url_and_stops_with_its_stdin() -> None:
     command = [sys.executable, "-P", "-m", "fixtures.fake_openai", "--port", "0"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPOSITORY, env={"PYTHONPATH": str(REPOSITORY)}
     ) as server:
         assert server.stdout is not None
         assert server.stdin is not None
-        assert answer(int(server.stdout.readline()), "hello") == "echo: hello"
+        url = server.stdout.readline().decode().strip()
+        assert url.startswith("http://127.0.0.1:")
+        assert url.endswith("/v1")
+        assert answer(int(url.split(":")[2].removesuffix("/v1")), "hello") == "echo: hello"
         server.stdin.close()
         assert server.wait(timeout=10) == 0
 

@@ -1,0 +1,159 @@
+"""What sessions are to be told with their next turn: taken in from the pool and from front ends, kept in the store.
+
+A session's events are one document, so that however much happens while the disk refuses, no more waits for it than the
+sessions have events.
+"""
+
+import uuid
+from collections.abc import Callable, Collection
+from typing import Any, assert_never
+
+import msgspec
+import trio
+
+from gateway.events import EventBus
+from heartbeat.system_events import EventKind, EventLimits, QueueFigures, SystemEvent, SystemEventQueue
+from pool.execs import ExecEnded, ExecLost, ExecNews
+from store import Store
+from store.documents import StoredDocuments
+from wire.envelope import Channel
+from wire.framing import DECODE_ERRORS
+
+__all__ = ["OF_A_CONVERSATION", "SystemEvents"]
+
+OF_A_CONVERSATION = (EventKind.EXEC, EventKind.DELEGATE)
+"""What comes of something that the agent itself has begun: of no use to a conversation that knows nothing of it."""
+
+_KIND = "system_events"
+_GC_INTERVAL = 30.0
+_MAX_ID = 256
+_MAX_SUMMARY = 2_000
+_PREVIEW = 200
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[SystemEvent]).decode
+
+
+class SystemEvents:
+    """One for all sessions. That an event is queued is told as a monitor event ``system_event``, once it is durable."""
+
+    def __init__(
+        self, store: Store, bus: EventBus, *, clock: Callable[[], float], limits: EventLimits | None = None
+    ) -> None:
+        """``clock`` gives Unix time in seconds."""
+        self._queue = SystemEventQueue(lambda: uuid.uuid4().hex, limits)
+        self._documents = StoredDocuments(store)
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._arrived = trio.Event()
+
+    async def load(self) -> None:
+        """Take over what an earlier life has left. Raises StoreUnusable."""
+        events: list[SystemEvent] = []
+        for session, body in (await self._documents.load(_KIND)).items():
+            try:
+                events += _decode(body)
+            except DECODE_ERRORS as exc:
+                self._documents.put(_KIND, session, None)
+                message = f"what the session was to be told could not be read and is lost: {exc}"
+                self._tell(session, "error", {"severity": "error", "phase": "system", "message": message})
+        self._queue.restore(events, now=trio.current_time(), wall_now=self._clock())
+        self._keep()
+
+    async def run(self) -> None:
+        """Drop events when they are too old, until cancelled; sleeps while there are none."""
+        while True:
+            self._arrived = trio.Event()
+            due = self._queue.next_expiry()
+            if due is None:
+                await self._arrived.wait()
+                continue
+            await trio.sleep_until(max(due, trio.current_time() + _GC_INTERVAL))
+            self._queue.gc(trio.current_time())
+            self._keep()
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def inject(self, session: str, text: str, *, kind: EventKind, context: str | None = None) -> SystemEvent | None:
+        """Queue an event; None where it tells nothing (``SystemEventQueue.inject``). See ``kept``."""
+        now, wall_now = trio.current_time(), self._clock()
+        event = self._queue.inject(session, text, kind=kind, now=now, wall_now=wall_now, context=context)
+        with self._store.together():
+            self._keep()
+            if event is not None:
+                facts = {"id": event.id, "kind": kind, "text": event.text[:_PREVIEW], "context": context}
+                self._tell(session, "system_event", facts)
+        return event
+
+    async def kept(self) -> None:
+        """Wait until everything so far is durable, or the disk refuses."""
+        await self._store.flush()
+
+    def note(self, news: ExecNews) -> None:
+        """The pool tells of the end of background commands."""
+        with self._store.together():
+            match news:
+                case ExecEnded():
+                    self._note_end(news)
+                case ExecLost():
+                    self._note_loss(news)
+                case _:
+                    assert_never(news)
+
+    def _note_end(self, news: ExecEnded) -> None:
+        ended = news.exit
+        name = ended.session_id[:_MAX_ID]
+        summary = ended.summary[:_MAX_SUMMARY].strip() or f"Exec ended ({name})"
+        facts = {
+            "session_id": name,
+            "summary": summary,
+            "worker": news.worker,
+            "exit_code": ended.exit_code,
+            "signal": ended.signal and ended.signal[:_MAX_ID],
+        }
+        if news.session is not None:
+            self.inject(news.session, summary, kind=EventKind.EXEC, context=f"exec:{name}:exit")
+        self._tell(news.session or "", "exec_exit", facts)
+
+    def _note_loss(self, news: ExecLost) -> None:
+        what = "a background command" if news.commands == 1 else f"{news.commands} background commands"
+        text = f"Exec failed ({what}) :: ended with what it ran on: {news.reason}"
+        self.inject(news.session, text, kind=EventKind.EXEC, context="exec:lost")
+        facts = {"worker": news.worker, "commands": news.commands, "reason": news.reason}
+        self._tell(news.session, "exec_lost", facts)
+
+    # --- looking, and out ---------------------------------------------------------------------------------------------
+
+    def peek(self, session: str) -> list[SystemEvent]:
+        """What the session is to be told, the oldest first."""
+        return self._queue.peek(session, trio.current_time())
+
+    def show(self, session: str) -> list[SystemEvent]:
+        """The same, for a turn that tells it and will ``acknowledge`` it."""
+        return self._queue.show(session, trio.current_time())
+
+    def acknowledge(self, session: str, ids: Collection[str]) -> None:
+        """The session has been told these: they are gone. Unknown ids are fine. See ``kept``."""
+        self._queue.consume(session, ids)
+        self._keep()
+
+    def forget(self, session: str, kinds: Collection[EventKind]) -> None:
+        """The session is not to be told of these kinds any more."""
+        self._queue.forget(session, kinds)
+        self._keep()
+
+    def figures(self) -> QueueFigures:
+        """Figures of this moment."""
+        return self._queue.figures()
+
+    # --- keeping ------------------------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        for session, events in self._queue.take_changed().items():
+            self._documents.put(_KIND, session, _encode(events) if events else None)
+            self._arrived.set()
+
+    def _tell(self, session: str, type_: str, facts: dict[str, Any]) -> None:
+        """Readers see it once it is durable, and with it what was kept before."""
+        data = {name: value for name, value in facts.items() if value is not None}
+        self._bus.publish(session, Channel.MONITOR, type_, data, durable=True)

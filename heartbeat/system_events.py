@@ -1,0 +1,268 @@
+"""System events: what a conversation is to be told with its next turn, queued for each session. Pure; ``now`` comes in.
+
+An event stays until a turn that was shown it has succeeded and acknowledges it by its id; what arrives meanwhile has
+another id and stays. Nobody takes events for ever: they are bounded in number, in size and in age.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import StrEnum
+from operator import itemgetter
+
+import msgspec
+
+__all__ = [
+    "EventKind",
+    "EventLimits",
+    "QueueFigures",
+    "SystemEvent",
+    "SystemEventQueue",
+    "with_events",
+]
+
+
+class EventKind(StrEnum):
+    """What has happened."""
+
+    EXEC = "exec"
+    """A command that ran in the background has ended. Two of them may well say the same."""
+    CRON = "cron"
+    """A scheduled task has fired."""
+    DELEGATE = "delegate"
+    """A task that was given to another agent has come to its end."""
+    CHANNEL = "channel"
+    """Something in a channel besides messages."""
+    OTHER = "other"
+
+
+class SystemEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One event. ``ts`` is Unix time in seconds; ``context`` names what it is about, for programs."""
+
+    id: str
+    session: str
+    kind: EventKind
+    text: str
+    ts: float
+    context: str | None = None
+
+
+class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept. Beyond any of these the oldest goes."""
+
+    per_session: int = 20
+    sessions: int = 10_000
+    """Of the session over it all events go: its oldest is the oldest of all."""
+    chars: int = 16_000_000
+    """Of the texts of all events together."""
+    text: int = 40_000
+    """Characters of one text; a longer one is cut."""
+    age: float = 3600.0
+    """Seconds."""
+
+
+class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue at one moment, and what has become of events since the start."""
+
+    pending: int
+    sessions: int
+    injected: int
+    ignored: int
+    """Empty, or the same text again."""
+    evicted: int
+    expired: int
+
+
+class _Entry(msgspec.Struct, eq=False):
+    """An event with the time at which it is too old."""
+
+    event: SystemEvent
+    expires: float
+
+
+class _Pending:
+    """One session's events, the oldest first. ``shown``: the last one that a turn has been shown."""
+
+    __slots__ = ("events", "shown")
+
+    def __init__(self) -> None:
+        self.events: deque[SystemEvent] = deque()
+        self.shown: str | None = None
+
+
+class SystemEventQueue:
+    """All sessions' events. ``now`` is any clock that only goes forward, in seconds.
+
+    Whoever keeps them elsewhere too learns from ``take_changed`` which sessions' events are others than before.
+    """
+
+    def __init__(self, new_id: Callable[[], str], limits: EventLimits | None = None) -> None:
+        """``new_id`` gives each event a name that no other has, also in no earlier life."""
+        self._new_id = new_id
+        self._limits = limits or EventLimits()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        """Every event by its id, the one that expires first first. The first of a plain dict is far behind its gaps."""
+        self._sessions: dict[str, _Pending] = {}
+        self._changed: dict[str, None] = {}
+        self._chars = 0
+        self._injected = self._ignored = self._evicted = self._expired = 0
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def inject(
+        self, session: str, text: str, *, kind: EventKind, now: float, wall_now: float, context: str | None = None
+    ) -> SystemEvent | None:
+        """Queue an event; None for an empty text, and for the one queued last again, which tells nothing new.
+
+        An exec completion is always news, and so is what a turn has been shown already. ``wall_now`` is Unix time.
+        """
+        self.gc(now)
+        text = _cut(text.strip(), self._limits.text)
+        if not text or (kind is not EventKind.EXEC and self._is_last(session, text)):
+            self._ignored += 1
+            return None
+        self._injected += 1
+        event = SystemEvent(id=self._new_id(), session=session, kind=kind, text=text, ts=wall_now, context=context)
+        self._changed[session] = None
+        self._add(event, now + self._limits.age)
+        return event
+
+    def restore(self, events: Iterable[SystemEvent], *, now: float, wall_now: float) -> None:
+        """Take over what an earlier life has left, those of a session in their order; too old ones are dropped.
+
+        Only once, before anything is injected. A clock that was set back makes no event older than it is.
+        """
+        age = self._limits.age
+        left: dict[str, float] = {}
+        due: list[tuple[float, SystemEvent]] = []
+        for event in events:
+            own = age - min(max(wall_now - event.ts, 0.0), age)
+            left[event.session] = max(own, left.get(event.session, 0.0))  # no event leaves before one that came first
+            due.append((left[event.session], event))
+        for rest, event in sorted(due, key=itemgetter(0)):
+            if event.id not in self._entries:
+                self._add(event, now + rest)
+        self.gc(now)
+
+    def _is_last(self, session: str, text: str) -> bool:
+        pending = self._sessions.get(session)
+        if pending is None:
+            return False
+        last = pending.events[-1]
+        return last.text == text and last.id != pending.shown
+
+    def _add(self, event: SystemEvent, expires: float) -> None:
+        self._entries[event.id] = _Entry(event, expires)
+        self._sessions.setdefault(event.session, _Pending()).events.append(event)
+        self._chars += len(event.text)
+        self._keep_limits(event.session)
+
+    def _keep_limits(self, session: str) -> None:
+        limits = self._limits
+        crowd = self._sessions[session].events
+        if len(crowd) > limits.per_session:
+            self._evict([crowd[0]])
+        if len(self._sessions) > limits.sessions:
+            self._evict(list(self._sessions[self._oldest().session].events))
+        while self._chars > limits.chars:
+            self._evict([self._oldest()])
+
+    def _oldest(self) -> SystemEvent:
+        return next(iter(self._entries.values())).event
+
+    def _evict(self, events: Sequence[SystemEvent]) -> None:
+        self._evicted += len(events)
+        for event in events:
+            self._drop(event)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def peek(self, session: str, now: float) -> list[SystemEvent]:
+        """What the session is to be told, the oldest first."""
+        self.gc(now)
+        pending = self._sessions.get(session)
+        return [] if pending is None else list(pending.events)
+
+    def show(self, session: str, now: float) -> list[SystemEvent]:
+        """The same, for a turn that tells it: a text that comes again from now on is news."""
+        events = self.peek(session, now)
+        if events:
+            self._sessions[session].shown = events[-1].id
+        return events
+
+    def has_pending(self, session: str, now: float) -> bool:
+        """Whether there is anything to tell the session."""
+        self.gc(now)
+        return session in self._sessions
+
+    def next_expiry(self) -> float | None:
+        """When the oldest event is too old; None = there is none. An event that comes later expires later."""
+        return next((entry.expires for entry in self._entries.values()), None)
+
+    def figures(self) -> QueueFigures:
+        """Figures of this moment."""
+        return QueueFigures(
+            pending=len(self._entries),
+            sessions=len(self._sessions),
+            injected=self._injected,
+            ignored=self._ignored,
+            evicted=self._evicted,
+            expired=self._expired,
+        )
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def consume(self, session: str, ids: Collection[str]) -> int:
+        """The session has been told these events: they are gone. Others' and unknown ids are passed over."""
+        entries = [entry for name in ids if (entry := self._entries.get(name)) and entry.event.session == session]
+        for entry in entries:
+            self._drop(entry.event)
+        return len(entries)
+
+    def forget(self, session: str, kinds: Collection[EventKind]) -> int:
+        """Drop the session's events of these kinds: nobody is to be told any more."""
+        pending = self._sessions.get(session)
+        events = [event for event in pending.events if event.kind in kinds] if pending is not None else []
+        for event in events:
+            self._drop(event)
+        return len(events)
+
+    def gc(self, now: float) -> int:
+        """Drop what is too old; how many that were."""
+        old: list[SystemEvent] = []
+        for entry in self._entries.values():
+            if entry.expires > now:
+                break
+            old.append(entry.event)
+        for event in old:
+            self._drop(event)
+        self._expired += len(old)
+        return len(old)
+
+    def _drop(self, event: SystemEvent) -> None:
+        del self._entries[event.id]
+        self._chars -= len(event.text)
+        self._changed[event.session] = None
+        pending = self._sessions[event.session]
+        pending.events.remove(event)
+        if not pending.events:
+            del self._sessions[event.session]
+
+    # --- keeping ------------------------------------------------------------------------------------------------------
+
+    def take_changed(self) -> dict[str, list[SystemEvent]]:
+        """The sessions whose events have changed since the last call, with what they have now; empty = nothing more.
+
+        What was restored and is there still is no change.
+        """
+        changed, self._changed = self._changed, {}
+        return {name: list(self._sessions[name].events) if name in self._sessions else [] for name in changed}
+
+
+def with_events(events: Iterable[SystemEvent], text: str) -> str:
+    """A prompt that tells the events first, one line ``[SYSTEM] text`` each."""
+    lines = "\n".join(f"[SYSTEM] {' '.join(event.text.split())}" for event in events)
+    return "\n\n".join(part for part in (lines, text) if part)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,44 @@
+"""Commands of tools do not see the keys with which models are paid for, unless somebody says so."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.tool_environment import environment_of_tools
+
+SHOW = 'TOOL:exec {"command": "echo [$OPENAI_API_KEY][$MY_API_KEY][$XAI_API_KEY]"} TELL'
+
+
+def test_only_the_keys_of_providers_are_left_out_and_those_that_are_named_stay() -> None:
+    environment = {"OPENAI_API_KEY": "k", "XAI_API_KEY": "x", "STRIPE_API_KEY": "s", "PATH": "/bin"}
+    assert environment_of_tools(environment) == {"STRIPE_API_KEY": "s", "PATH": "/bin"}
+    assert environment_of_tools(environment, ["XAI_API_KEY", "NOT_THERE"]) == {
+        **environment_of_tools(environment),
+        "XAI_API_KEY": "x",
+    }
+    assert environment["OPENAI_API_KEY"] == "k"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("flags", "seen"), [([], "[][mine][]"), (["--tool-env", "XAI_API_KEY,NOT_THERE"], "[][mine][x]")]
+)
+def test_a_command_sees_no_key_of_a_provider_but_those_that_were_named(
+    tmp_path: Path, flags: list[str], seen: str
+) -> None:
+    keys = {"OPENAI_API_KEY": "sk-secret", "MY_API_KEY": "mine", "XAI_API_KEY": "x"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "agent", "--no-session", *flags, "-p", SHOW],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **keys},
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert done.stdout.strip() == seen
+    assert "sk-secret" not in done.stderr

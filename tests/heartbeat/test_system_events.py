@@ -1,0 +1,357 @@
+"""The queue of system events: what is taken in, what is bounded, what leaves; in times of the test's own."""
+
+import time
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from heartbeat.system_events import EventKind, EventLimits, SystemEvent, SystemEventQueue, with_events
+
+WALL = 1_000_000.0
+HOUR = 3600.0
+
+
+def a_queue(**limits: Any) -> SystemEventQueue:
+    ids = count(1)
+    return SystemEventQueue(lambda: f"e{next(ids)}", EventLimits(**limits))
+
+
+def put(
+    queue: SystemEventQueue,
+    text: str,
+    session: str = "s",
+    *,
+    kind: EventKind = EventKind.OTHER,
+    now: float = 0.0,
+    context: str | None = None,
+) -> SystemEvent | None:
+    return queue.inject(session, text, kind=kind, now=now, wall_now=WALL + now, context=context)
+
+
+def texts(queue: SystemEventQueue, session: str = "s", now: float = 0.0) -> list[str]:
+    return [event.text for event in queue.peek(session, now)]
+
+
+# --- what is taken in -------------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_queued_trimmed_with_all_that_is_known_of_it() -> None:
+    queue = a_queue()
+    event = put(queue, "  built \n", kind=EventKind.EXEC, now=5.0, context="exec:a:exit")
+    assert event == SystemEvent(
+        id="e1", session="s", kind=EventKind.EXEC, text="built", ts=WALL + 5.0, context="exec:a:exit"
+    )
+    assert queue.peek("s", 5.0) == [event]
+    assert (queue.has_pending("s", 5.0), queue.has_pending("t", 5.0)) == (True, False)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+def test_an_empty_text_is_ignored(text: str) -> None:
+    queue = a_queue()
+    assert put(queue, text) is None
+    assert (queue.figures().ignored, queue.figures().sessions, queue.take_changed()) == (1, 0, {})
+
+
+def test_the_text_queued_last_is_ignored_when_it_comes_again() -> None:
+    queue = a_queue()
+    put(queue, "door")
+    assert put(queue, " door ") is None
+    put(queue, "bell")
+    assert put(queue, "door") is not None
+    assert put(queue, "door", "t") is not None
+    assert texts(queue) == ["door", "bell", "door"]
+
+
+def test_two_commands_that_end_alike_are_two_events() -> None:
+    queue = a_queue()
+    put(queue, "done", kind=EventKind.EXEC)
+    put(queue, "done", kind=EventKind.EXEC)
+    assert texts(queue) == ["done", "done"]
+
+
+def test_a_text_that_a_turn_is_being_told_is_news_when_it_comes_again() -> None:
+    queue = a_queue()
+    put(queue, "door")
+    (shown,) = queue.show("s", 0.0)
+    again = put(queue, "door")
+    assert again is not None
+    assert put(queue, "door") is None
+    queue.consume("s", [shown.id])
+    assert queue.peek("s", 0.0) == [again]
+
+
+def test_looking_at_events_makes_none_of_them_news() -> None:
+    queue = a_queue()
+    put(queue, "door")
+    queue.peek("s", 0.0)
+    assert put(queue, "door") is None
+
+
+def test_a_text_that_is_too_long_is_cut() -> None:
+    queue = a_queue(text=10)
+    put(queue, "x" * 10)
+    put(queue, "y" * 11)
+    assert texts(queue) == ["x" * 10, "y" * 9 + "…"]
+
+
+# --- what is bounded --------------------------------------------------------------------------------------------------
+
+
+def test_of_one_session_the_latest_twenty_are_kept_and_the_others_counted() -> None:
+    queue = a_queue()
+    for number in range(25):
+        put(queue, str(number))
+    put(queue, "beside", "t")
+    assert texts(queue) == [str(number) for number in range(5, 25)]
+    assert texts(queue, "t") == ["beside"]
+    assert (queue.figures().evicted, queue.figures().injected, queue.figures().pending) == (5, 26, 21)
+
+
+def test_of_too_many_sessions_the_one_with_the_oldest_event_loses_all_its_events() -> None:
+    queue = a_queue(sessions=2)
+    put(queue, "1", "a")
+    put(queue, "2", "b")
+    put(queue, "3", "a")
+    put(queue, "4", "c")
+    assert [texts(queue, name) for name in "abc"] == [[], ["2"], ["4"]]
+    assert (queue.figures().evicted, queue.figures().sessions) == (2, 2)
+
+
+def test_of_too_much_text_the_oldest_goes_whosever_it_is() -> None:
+    queue = a_queue(chars=10)
+    put(queue, "aaaa", "a")
+    put(queue, "bbbb", "b")
+    put(queue, "cccc", "c")
+    assert [texts(queue, name) for name in "abc"] == [[], ["bbbb"], ["cccc"]]
+    queue.consume("b", [event.id for event in queue.peek("b", 0.0)])
+    put(queue, "dddddd", "d")
+    assert queue.figures().evicted == 1
+
+
+# --- what leaves ------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_turn_was_shown_leaves_by_its_id_and_what_came_meanwhile_stays() -> None:
+    queue = a_queue()
+    put(queue, "1")
+    put(queue, "2")
+    shown = [event.id for event in queue.show("s", 0.0)]
+    put(queue, "3")
+    assert queue.consume("s", shown) == 2
+    assert texts(queue) == ["3"]
+    assert queue.consume("s", [*shown, "unknown"]) == 0
+
+
+def test_nobody_acknowledges_the_events_of_another_session() -> None:
+    queue = a_queue()
+    put(queue, "1")
+    assert queue.consume("t", ["e1"]) == 0
+    assert texts(queue) == ["1"]
+
+
+def test_an_event_leaves_when_it_is_too_old() -> None:
+    queue = a_queue()
+    put(queue, "1", now=0.0)
+    put(queue, "2", now=10.0)
+    assert queue.next_expiry() == HOUR
+    assert texts(queue, now=HOUR - 0.1) == ["1", "2"]
+    assert texts(queue, now=HOUR) == ["2"]
+    assert queue.gc(HOUR + 10.0) == 1
+    assert (queue.figures().expired, queue.figures().pending, queue.next_expiry()) == (2, 0, None)
+
+
+def test_a_text_whose_twin_is_too_old_is_news() -> None:
+    queue = a_queue()
+    put(queue, "door")
+    assert put(queue, "door", now=HOUR) is not None
+
+
+def test_only_the_kinds_that_are_to_be_forgotten_are() -> None:
+    queue = a_queue()
+    put(queue, "1", kind=EventKind.EXEC)
+    put(queue, "2", kind=EventKind.CRON)
+    put(queue, "3", kind=EventKind.DELEGATE)
+    assert queue.forget("s", (EventKind.EXEC, EventKind.DELEGATE)) == 2
+    assert texts(queue) == ["2"]
+    assert queue.forget("t", tuple(EventKind)) == 0
+
+
+def test_looking_costs_the_same_however_many_events_have_left() -> None:
+    queue = a_queue(per_session=100_000)
+    for number in range(100_000):
+        put(queue, str(number), str(number % 1000))
+    for name in range(999):
+        queue.consume(str(name), [event.id for event in queue.peek(str(name), 0.0)])
+    queue.consume("999", [event.id for event in queue.peek("999", 0.0)[:-1]])
+    began = time.perf_counter()
+    for _ in range(20_000):
+        assert queue.has_pending("999", 1.0)
+    assert time.perf_counter() - began < 1  # it takes 10 ms; in a plain dict it took seconds
+
+
+# --- another life -----------------------------------------------------------------------------------------------------
+
+
+def later(queue: SystemEventQueue, *, seconds: float, **limits: Any) -> SystemEventQueue:
+    """What a life that begins so much later has, its clock at 0."""
+    new = a_queue(**limits)
+    left = [event for events in queue.take_changed().values() for event in events]
+    new.restore(left, now=0.0, wall_now=WALL + seconds)
+    return new
+
+
+def test_the_next_life_goes_on_with_what_is_left_and_with_its_age() -> None:
+    queue = a_queue()
+    put(queue, "b1", "b", now=5.0)
+    put(queue, "a1", "a", now=10.0)
+    put(queue, "b2", "b", now=20.0)
+    after = later(queue, seconds=100.0)
+    assert (texts(after, "a"), texts(after, "b")) == (["a1"], ["b1", "b2"])
+    assert texts(after, "b", now=HOUR - 95.0) == ["b2"]
+    assert texts(after, "a", now=HOUR - 90.1) == ["a1"]
+    assert after.gc(HOUR - 80.0) == 2
+
+
+def test_what_got_too_old_between_two_lives_is_dropped_and_told_as_a_change() -> None:
+    queue = a_queue()
+    put(queue, "old")
+    put(queue, "young", "t", now=HOUR - 1.0)
+    after = later(queue, seconds=HOUR)
+    assert (texts(after), texts(after, "t")) == ([], ["young"])
+    assert after.take_changed() == {"s": []}
+
+
+def test_a_clock_that_was_set_back_makes_no_event_live_longer_than_its_time_nor_changes_their_order() -> None:
+    queue = a_queue()
+    put(queue, "1", now=500.0)
+    queue.inject("s", "2", kind=EventKind.OTHER, now=501.0, wall_now=WALL - 2 * HOUR)
+    after = later(queue, seconds=0.0)
+    assert texts(after) == ["1", "2"]
+    assert texts(after, now=HOUR) == []
+
+
+def test_another_life_keeps_its_own_limits() -> None:
+    queue = a_queue()
+    for number in range(5):
+        put(queue, str(number))
+    assert texts(later(queue, seconds=0.0, per_session=2)) == ["3", "4"]
+
+
+def test_an_event_that_is_there_twice_is_one() -> None:
+    event = SystemEvent(id="x", session="s", kind=EventKind.OTHER, text="1", ts=WALL)
+    queue = a_queue()
+    queue.restore([event, event], now=0.0, wall_now=WALL)
+    assert queue.peek("s", 0.0) == [event]
+    assert queue.consume("s", ["x"]) == 1
+
+
+# --- the prompt -------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_tells_each_event_in_a_line_before_its_text() -> None:
+    queue = a_queue()
+    put(queue, "built\n  in 3 s")
+    put(queue, "bell")
+    assert with_events(queue.peek("s", 0.0), "go on") == "[SYSTEM] built in 3 s\n[SYSTEM] bell\n\ngo on"
+    assert with_events([], "go\non") == "go\non"
+    assert with_events(queue.peek("s", 0.0)[1:], "") == "[SYSTEM] bell"
+
+
+# --- any story --------------------------------------------------------------------------------------------------------
+
+sessions = st.sampled_from("abcd")
+kinds = st.sampled_from(EventKind)
+words = st.sampled_from(["", " x ", "x", "y", "z" * 9])
+LIMITS = EventLimits(per_session=3, sessions=3, chars=40, text=8, age=100.0)
+
+
+class AnyStory(RuleBasedStateMachine):
+    """Every event that was taken in is told by a turn that succeeded, or accounted for; none is told twice."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.ids = count(1)
+        self.queue = SystemEventQueue(lambda: f"e{next(self.ids)}", LIMITS)
+        self.now = 0.0
+        self.kept: dict[str, list[SystemEvent]] = {}
+        self.turns: dict[str, list[SystemEvent]] = {}
+        self.taken: dict[str, SystemEvent] = {}
+        self.told: list[str] = []
+        self.forgotten = self.gone_before = 0
+
+    @rule(session=sessions, text=words, kind=kinds)
+    def inject(self, session: str, text: str, kind: EventKind) -> None:
+        before = [event.text for event in self.queue.peek(session, self.now)]
+        shown = self.turns.get(session, [])
+        event = self.queue.inject(session, text, kind=kind, now=self.now, wall_now=WALL + self.now)
+        if event is None:
+            assert not text.strip() or (before and before[-1][:7] == text.strip()[:7] and kind != "exec")
+        else:
+            self.taken[event.id] = event
+            assert self.queue.peek(session, self.now)[-1] == event
+            assert not shown or event not in shown
+
+    @rule(session=sessions)
+    def begin_turn(self, session: str) -> None:
+        self.turns[session] = self.queue.show(session, self.now)
+
+    @rule(session=sessions, succeeds=st.booleans())
+    def end_turn(self, session: str, succeeds: bool) -> None:  # noqa: FBT001  # drawn by name
+        shown = self.turns.pop(session, [])
+        there = set(self.queue.peek(session, self.now))
+        if succeeds:
+            self.told += [event.id for event in shown if event in there]
+            self.queue.consume(session, [event.id for event in shown])
+            assert set(self.queue.peek(session, self.now)) == there - set(shown)
+
+    @rule(seconds=st.floats(0, 60))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.queue.gc(self.now)
+
+    @rule(session=sessions)
+    def forget(self, session: str) -> None:
+        self.forgotten += self.queue.forget(session, (EventKind.EXEC, EventKind.DELEGATE))
+
+    @rule()
+    def begin_another_life(self) -> None:
+        self.keep()
+        figures = self.queue.figures()
+        self.gone_before += figures.evicted + figures.expired
+        left = [event for events in self.kept.values() for event in events]
+        self.queue = SystemEventQueue(lambda: f"e{next(self.ids)}", LIMITS)
+        self.queue.restore(left, now=self.now, wall_now=WALL + self.now)
+        self.turns.clear()
+
+    def keep(self) -> None:
+        for session, events in self.queue.take_changed().items():
+            self.kept[session] = events
+
+    @invariant()
+    def none_is_lost_and_none_is_told_twice(self) -> None:
+        assert len(self.told) == len(set(self.told))
+        figures = self.queue.figures()
+        gone = self.gone_before + figures.evicted + figures.expired + self.forgotten
+        assert len(self.taken) == len(self.told) + figures.pending + gone
+
+    @invariant()
+    def what_is_kept_elsewhere_is_what_is_there(self) -> None:
+        self.keep()
+        for session in "abcd":
+            assert self.kept.get(session, []) == self.queue.peek(session, self.now)
+
+    @invariant()
+    def the_limits_hold(self) -> None:
+        pending = [self.queue.peek(session, self.now) for session in "abcd"]
+        everything = [event for events in pending for event in events]
+        assert all(len(events) <= LIMITS.per_session for events in pending)
+        assert sum(map(bool, pending)) == self.queue.figures().sessions <= LIMITS.sessions
+        assert sum(len(event.text) for event in everything) <= LIMITS.chars
+        assert all(WALL + self.now - event.ts <= LIMITS.age for event in everything)
+        assert (self.queue.next_expiry() is None) == (not everything)
+
+
+TestAnyStory = AnyStory.TestCase
