@@ -84,6 +84,8 @@ BESIDE = {
     "a paragraph of its own, last": ("<p>New.</p><p>HEARTBEAT_OK</p>", "<p>New.</p>"),
     "a paragraph of its own, first": ("<p>HEARTBEAT_OK</p><p>New.</p>", "<p>New.</p>"),
     "a tick after it": ("Nothing new. HEARTBEAT_OK ✅", "Nothing new."),
+    "bold, then a full stop, before a sentence": ("**HEARTBEAT_OK**. Nothing new.", "Nothing new."),
+    "glued together by underscores after a sentence": ("Nothing new. HEARTBEAT_OK__HEARTBEAT_OK", "Nothing new."),
     "markup of what follows stays": ("HEARTBEAT_OK **Disk full**", "**Disk full**"),
     "markup of what is before stays": ("**Disk full** HEARTBEAT_OK", "**Disk full**"),
     "a bullet that follows stays": ("HEARTBEAT_OK\n- disk\n- mail", "- disk\n- mail"),
@@ -92,6 +94,7 @@ BESIDE = {
     "an amount that follows stays": ("HEARTBEAT_OK -5 degrees", "-5 degrees"),
     "angles in what follows stay": ("HEARTBEAT_OK a < b and c > d", "a < b and c > d"),
     "what is said between angles stays": ("HEARTBEAT_OK <disk is full>", "<disk is full>"),
+    "what is said between angles before it stays": ("<disk is full> HEARTBEAT_OK", "<disk is full>"),
     "the inside keeps its lines": ("HEARTBEAT_OK\na\n\n  b\nHEARTBEAT_OK", "a\n\n  b"),
     "a file's line stays": ("HEARTBEAT_OK\nMEDIA:chart.png", "MEDIA:chart.png"),
     "after a file's line": ("MEDIA:chart.png\nHEARTBEAT_OK", "MEDIA:chart.png"),
@@ -152,6 +155,7 @@ def test_marks_beside_the_token_are_nothing_even_where_nothing_is_allowed() -> N
     assert plain("> HEARTBEAT_OK", limit=0) == Silent(">")
     assert plain("✅ HEARTBEAT_OK", limit=0) == Silent("✅")
     assert plain("HEARTBEAT_OK x", limit=0) == Alert("x")
+    assert plain("HEARTBEAT_OK <disk is full>", limit=0) == Alert("<disk is full>")
 
 
 @pytest.mark.parametrize("kind", [BeatKind.CRON, BeatKind.CRON | BeatKind.EXEC], ids=str)

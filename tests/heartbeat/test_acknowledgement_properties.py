@@ -86,6 +86,8 @@ def test_more_tokens_around_an_acknowledgement_say_no_more_and_no_less(text: str
 
 HOSTILE = {
     "white space": ("", " ", ""),
+    "white space before a word": ("", " ", "x" + HEARTBEAT_OK),
+    "white space after a token": ("x" + HEARTBEAT_OK, " ", "x"),
     "white space between token and word": (HEARTBEAT_OK, " ", "x"),
     "white space between word and token": ("x", " ", HEARTBEAT_OK),
     "underscores after a token": (HEARTBEAT_OK, "_", "x"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heartbeat import active_hours
 from heartbeat.active_hours import ALWAYS, Window, parse
 
 NEW_YORK = "America/New_York"  # 2026: forward at 02:00 on March 8, back at 02:00 on November 1
@@ -115,6 +116,14 @@ def test_what_is_not_understood_is_told_and_silences_nothing(start: str, end: st
     assert "write" in window.warning
     assert len(window.warning) < 300
     assert all(window.is_active(YEAR_2026 + hour * HOUR) for hour in range(24))
+
+
+def test_a_zone_whose_file_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> ZoneInfo:
+        raise PermissionError(name)
+
+    monkeypatch.setattr(active_hours, "ZoneInfo", refuse)
+    assert parse("09:00", "17:00", BERLIN).warning.startswith("active_hours.tz = 'Europe/Berlin' is no time zone")
 
 
 # --- the next start ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+import tracemalloc
 from functools import partial
 from pathlib import Path
 
@@ -103,7 +104,12 @@ def test_what_is_no_text_is_told_and_not_taken_for_an_empty_list(tmp_path: Path,
 def test_a_huge_file_is_read_to_a_bound_and_counts_as_filled(tmp_path: Path) -> None:
     path = written(tmp_path, b"\n" * 300_000)
     os.truncate(path, 1 << 30)
-    assert look_at(path) == Checklist(ChecklistState.FILLED)
+    tracemalloc.start()
+    try:
+        assert look_at(path) == Checklist(ChecklistState.FILLED)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("size", "state"), [(262_144, ChecklistState.EMPTY), (262_145, ChecklistState.FILLED)])

@@ -85,6 +85,14 @@ def test_the_oldest_is_forgotten_beyond_the_bound() -> None:
     ]
 
 
+def test_an_alert_that_is_told_on_the_next_day_is_the_newest() -> None:
+    repeats = Repeats(most=2)
+    for text, at in (("first", NOW), ("second", NOW + DAY - 1), ("first", NOW + DAY), ("third", NOW + DAY)):
+        repeats.remember("s", Alert(text), at)
+    told = [text for text in ("first", "second", "third") if repeats.is_repeat("s", Alert(text), NOW + DAY)]
+    assert told == ["first", "third"]
+
+
 def test_more_than_is_kept_may_be_handed_over_and_the_latest_stay() -> None:
     earlier = Repeats(most=5)
     for number in range(5):
