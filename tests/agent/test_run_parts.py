@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import trio
 
-from agent.reply import with_unique_ids
+from agent.models.base import CallPiece, TextPiece
+from agent.output import Output
+from agent.reply import Reply, with_unique_ids
 from agent.run_clock import RunClock
 from agent.runs import Run, RunRegistry
-from wire.entries import ToolUseBlock, TranscriptMessage
+from wire.entries import TextBlock, ToolUseBlock, TranscriptMessage
 
 
 class Registry(RunRegistry):
@@ -96,3 +98,13 @@ def test_a_call_whose_id_is_taken_gets_another_one(given: list[str], used: set[s
     message = with_unique_ids(calls(*given), used, "r1.0")
     assert [call.id for call in message.calls] == ids
     assert message.stop_reason == "stop"
+
+
+def test_calls_of_an_answer_that_is_broken_off_are_not_part_of_it() -> None:
+    reply = Reply(Output(), "r1", lambda _usage: None)
+    for piece in (TextPiece(["I will "]), CallPiece("c1", "exec", {}), TextPiece(["run it"])):
+        reply.take(piece)
+    assert reply.message().calls
+    assert reply.broken_off("aborted") == TranscriptMessage(
+        "assistant", [TextBlock("I will run it")], stop_reason="aborted"
+    )

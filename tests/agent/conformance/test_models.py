@@ -91,7 +91,9 @@ def test_one_prompt_in_the_terminal_goes_its_ten_steps_too(server: FakeOpenAI, w
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "NO_PROXY": "*"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
     assert (done.returncode, done.stdout) == (0, "that was all\n")
-    assert len([line for line in done.stderr.splitlines() if line.startswith("[")]) >= 12
+    sent = server.seen[-1].body["messages"]
+    check_pairs(sent)
+    assert len([message for message in sent if message["role"] == "tool"]) == 12
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
