@@ -67,7 +67,7 @@ class Book:
                 self._refused.append(f"job {name} of the settings cannot be used: {exc.message}")
 
     def note_too_late(self, job: CronJob) -> None:
-        """A job of the settings was first seen after the one moment that it was meant for."""
+        """A job was first seen after the one moment that it was meant for."""
         self._refused.append(f"the time of job {job.id} had passed when it was first seen; `pool cron run` runs it")
 
     def jobs(self) -> dict[str, CronJob]:
@@ -96,8 +96,8 @@ class Book:
         return self._ports.documents.put(STATES, name, msgspec.json.encode(state))
 
     def forget(self, name: str) -> Awaitable[None]:
-        """A job is gone, with what is known of it. An added one that the settings have covered stays."""
-        if name not in self._set and self._added.pop(name, None) is not None:
+        """A job is gone, with what is known of it."""
+        if self._added.pop(name, None) is not None:
             self._ports.documents.put(JOBS, name, None)
         return self.forget_state(name)
 

@@ -1,6 +1,6 @@
 """Parameters and answers of the methods about scheduled tasks: typed, bounded, unknown fields refused."""
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
 
 import msgspec
@@ -11,7 +11,6 @@ from heartbeat.cron.machine import Standing
 from heartbeat.cron.records import Outcome
 from heartbeat.cron.schedule import Schedule, shown_schedule
 from heartbeat.cron.settings import CronJobSettings, Mode
-from heartbeat.cron.zones import zone_named
 from wire.units import Seconds
 
 __all__ = ["CronAdd", "CronFigures", "CronJobView", "CronJobs", "CronList", "CronName", "said_by", "view_of"]
@@ -110,17 +109,16 @@ class CronFigures(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
 
 
-def said_by(add: CronAdd, *, now: float, local: tzinfo) -> CronJobSettings:
+def said_by(add: CronAdd, *, now: float) -> CronJobSettings:
     """What an operator says, as the settings would say it. Raises UsageError for what cannot be read."""
-    zone = zone_named(add.tz, local)
     try:
         return CronJobSettings(
             text=add.text,
             cron=add.cron,
             every=_span("every", add.every),
-            at=_moment("at", add.at, now, zone),
+            at=_moment("at", add.at, now),
             tz=add.tz,
-            anchor=_moment("anchor", add.anchor, now, zone),
+            anchor=_moment("anchor", add.anchor, now),
             mode=add.mode,
             agent=add.agent,
             session=add.session,
@@ -168,7 +166,7 @@ def _span(name: str, text: str | None) -> Seconds | None:
         raise UsageError(f"{name}: {exc}") from exc
 
 
-def _moment(name: str, text: str | None, now: float, zone: tzinfo) -> datetime | None:
+def _moment(name: str, text: str | None, now: float) -> datetime | None:
     if text is None:
         return None
     try:
@@ -176,7 +174,7 @@ def _moment(name: str, text: str | None, now: float, zone: tzinfo) -> datetime |
     except ValueError:
         pass
     try:
-        return datetime.fromtimestamp(now, zone) + timedelta(seconds=Seconds.parse(text))
+        return datetime.fromtimestamp(now, UTC) + timedelta(seconds=Seconds.parse(text))
     except (ValueError, OverflowError) as exc:
         raise UsageError(
             f'{name} = {text[:80]!r} is not understood; write a time as "2031-05-01T08:00", or a span from now as "20m"'

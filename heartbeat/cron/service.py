@@ -120,7 +120,7 @@ class CronService:
 
     def _take(self, job: CronJob, state: JobState | None) -> None:
         now = self._ports.wall()
-        if job.source is Source.SETTINGS and isinstance(job.schedule, At) and job.schedule.when <= now:
+        if isinstance(job.schedule, At) and job.schedule.when <= now:
             known = state or (self._machine.standing(job.id).state if job.id in self._machine else None)
             if known is None or known.schedule != job.schedule:
                 self._book.note_too_late(job)
@@ -128,7 +128,7 @@ class CronService:
 
     def _job_of(self, params: CronAdd) -> CronJob:
         ports, now = self._ports, self._ports.wall()
-        said = said_by(params, now=now, local=ports.local)
+        said = said_by(params, now=now)
         name = uuid.uuid4().hex[:8] if params.id is None else params.id
         job = make_job(name, said, source=Source.ADDED, now=now, local=ports.local, names=ports.names)
         if isinstance(job.schedule, At) and job.schedule.when <= now:

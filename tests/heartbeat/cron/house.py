@@ -92,7 +92,9 @@ class House:
         return _Kept(self)
 
     async def durable(self) -> None:
-        await self.disk.wait()
+        """Without waiting where there is nothing to wait for, as the store does it."""
+        if not self.disk.is_set():
+            await self.disk.wait()
 
     # --- gateway ------------------------------------------------------------------------------------------------------
 

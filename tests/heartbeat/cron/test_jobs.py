@@ -34,7 +34,7 @@ def job(name: str = "job", *, source: Source = Source.SETTINGS, **said: Any) -> 
 
 def added(**said: Any) -> CronJob:
     add = msgspec.json.decode(msgspec.json.encode({"text": "x"} | said), type=CronAdd)
-    said_so = said_by(add, now=NOW, local=BERLIN)
+    said_so = said_by(add, now=NOW)
     return make_job("job", said_so, source=Source.ADDED, now=NOW, local=BERLIN, names=NAMES)
 
 
@@ -83,6 +83,7 @@ def test_a_job_belongs_to_the_main_conversation_of_its_agent_unless_another_is_n
 
 
 def test_what_is_not_said_has_a_default() -> None:
+    assert job(every="1m", text=" x \n").text == "x"
     plain = job(every="1m")
     assert (plain.mode, plain.target, plain.timeout, plain.enabled) == (Mode.MAIN, "last", 600.0, True)
     assert not plain.delete_after_run

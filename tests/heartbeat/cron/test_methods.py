@@ -18,6 +18,7 @@ async def test_a_job_without_a_name_is_given_one(autojump_clock: trio.testing.Mo
         assert first.id != second.id
         assert first.next_due == BEGIN + 1200.0
         assert first.delete_after_run
+        assert (first.hold_until, first.running_since, first.last, first.history) == (None, None, None, ())
 
 
 async def test_a_job_can_be_replaced_on_purpose_only(autojump_clock: trio.testing.MockClock) -> None:
@@ -76,6 +77,7 @@ async def test_a_long_list_comes_in_pages_and_without_what_is_long(autojump_cloc
         first = service.list(CronList(limit=3))
         rest = service.list(CronList(limit=3, after=first.jobs[-1].id))
         assert ([len(page.jobs) for page in (first, rest)], first.more, rest.more) == ([3, 2], True, False)
+        assert not service.list(CronList(limit=5)).more
         assert len(msgspec.json.encode(first)) < 5000
         assert first.jobs[0].history == ()
         assert len(look(service, "job0").text) == 30_000

@@ -140,7 +140,7 @@ async def test_an_answer_that_says_nothing_is_not_delivered(autojump_clock: trio
     ("answer", "status", "text"),
     [
         (
-            BeatAnswer(ok=False, code="worker_exited", message="the worker died"),
+            BeatAnswer(ok=False, code="worker_exited", message="the worker died", text="Half an answ"),
             *("failed", "has failed: the worker died"),
         ),
         (BeatAnswer(ok=False, code="saturated", message="full", started=False), "refused", "could not begin: full"),
@@ -163,6 +163,25 @@ async def test_a_run_that_goes_wrong_is_told_and_kept(
     assert view.last is not None
     assert view.last.status == status
     assert [alert.text for alert in house.alerts] == [f"The scheduled task job {text}"]
+
+
+async def test_a_file_is_delivered_also_where_the_agent_says_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    house.answer = BeatAnswer(ok=True, text="HEARTBEAT_OK", media=("report.pdf",))
+    async with running(house, job=isolated()):
+        await trio.sleep(61.0)
+    assert [alert.media for alert in house.alerts] == [("report.pdf",)]
+
+
+async def test_a_failure_that_lasts_is_told_again_with_how_often(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    house.answer = BeatAnswer(ok=False, message="no")
+    async with running(house, job=isolated(24 * HOUR)):
+        await trio.sleep(60 * HOUR)
+    assert [alert.text for alert in house.alerts] == [
+        "The scheduled task job has failed: no",
+        "The scheduled task job has failed, 2 times in a row: no",
+    ]
 
 
 async def test_a_failing_job_is_counted_and_held_back_for_as_long_as_it_says(

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 import trio
 
@@ -77,6 +78,19 @@ async def test_an_added_job_is_there_in_the_next_life(autojump_clock: trio.testi
         assert service.list(CronList()).total == 0
 
 
+async def test_an_added_job_that_was_never_due_yet_is_caught_up_in_the_next_life(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    house = House()
+    async with running(house) as service:
+        await service.add(CronAdd(id="job", text="x", at="2h", mode=Mode.ISOLATED))
+    await trio.sleep(3 * HOUR)
+    async with running(house):
+        await trio.sleep(60.0)
+    assert house.begun == [3 * HOUR]
+    assert house.kept == {JOBS: {}, STATES: {}}
+
+
 async def test_documents_that_cannot_be_read_are_told_and_left_alone(autojump_clock: trio.testing.MockClock) -> None:
     house = House()
     house.kept = {
@@ -142,6 +156,17 @@ async def test_other_settings_hold_at_once_and_leave_what_is_as_before_alone(
     ]
 
 
+async def test_a_higher_limit_holds_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    house.takes = HOUR
+    jobs = {"a": isolated(), "b": isolated()}
+    async with running(house, jobs, max_running=1) as service:
+        await trio.sleep(70.0)
+        assert service.status().running == 1
+        service.reconfigure(CronSettings(jobs=jobs, max_running=2))
+        assert service.status().running == 2
+
+
 async def test_an_added_job_that_the_settings_define_too_is_kept_for_when_they_do_not(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -163,6 +188,9 @@ async def test_a_job_of_the_settings_that_cannot_be_used_is_told_and_passed_over
     async with running(house, job=isolated(agent="nobody"), fine=isolated()) as service:
         assert service.status().jobs == 1
         assert "there is no agent 'nobody'" in service.status().problems[0]
+        service.reconfigure(CronSettings(jobs={"job": isolated(agent="ops"), "fine": isolated()}))
+        assert service.status().jobs == 2
+        assert service.status().problems == ()
 
 
 async def test_a_moment_of_the_settings_that_had_passed_at_first_sight_is_told_and_not_run(
@@ -186,6 +214,6 @@ async def test_a_moment_of_the_settings_that_has_been_used_is_no_problem(
     async with running(house, job=soon) as service:
         await trio.sleep(HOUR)
         assert service.status().problems == ()
-        service.reconfigure(CronSettings(jobs={"job": soon}))
+        service.reconfigure(CronSettings(jobs={"job": msgspec.structs.replace(soon, text="another text")}))
         assert service.status().problems == ()
     assert len(house.requests) == 1
