@@ -28,6 +28,8 @@ ANSWERS = st.builds(
 )
 SPANS = st.sampled_from([0.0, 1.0, 299.0, 3600.0, DAY / 2, DAY - 1, DAY, 3 * DAY]) | st.floats(0, 2 * DAY)
 REASONS = st.sampled_from(list(Reason))
+ABOUT_EVENTS = (Reason.EXEC, Reason.CRON)
+KINDS = st.sampled_from(["exec", "cron", "delegate", "other"])
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -72,7 +74,7 @@ class Agent(RuleBasedStateMachine):
         self.is_enabled, self.is_busy, self.has_worker = True, False, True
         self.checklist = ChecklistState.FILLED
 
-    @rule(kind=st.sampled_from(["exec", "cron", "delegate", "other"]))
+    @rule(kind=KINDS)
     def something_happens(self, kind: str) -> None:
         self.injected += 1
         self.pending.append(Event(f"e{self.injected}", kind, f"[{self.injected}] {kind} it is"))
@@ -92,6 +94,24 @@ class Agent(RuleBasedStateMachine):
             case Go():
                 self.check_the_gates(reason)
                 self.beat(reason, answer, fails=fails)
+
+    @rule(reason=REASONS, kinds=st.lists(KINDS, max_size=2), answer=ANSWERS, fails=st.booleans())
+    def the_agent_is_woken_when_it_may_be(self, reason: Reason, kinds: list[str], answer: str, *, fails: bool) -> None:
+        """When its hours have begun and its time has come nothing shuts it out, whatever has been."""
+        opens = self.window.next_start(max(self.wall, self.next_due))
+        if opens is None:
+            assert not self.told
+            return
+        self.wall = opens
+        self.everything_is_ready()
+        for kind in kinds:
+            self.something_happens(kind)
+        is_told_already = reason in ABOUT_EVENTS and not self.pending
+        assert decide(self.facts(), reason, self.wall) == (
+            Skip(SkipReason.NOTHING_PENDING) if is_told_already else Go()
+        )
+        if not is_told_already:
+            self.beat(reason, answer, fails=fails)
 
     def facts(self) -> Facts:
         return Facts(
@@ -115,7 +135,7 @@ class Agent(RuleBasedStateMachine):
             SkipReason.NOT_DUE: self.wall < self.next_due and reason is Reason.INTERVAL,
             SkipReason.EMPTY_CHECKLIST: self.checklist is ChecklistState.EMPTY and not self.pending,
             SkipReason.NO_WORKER: not self.has_worker and reason not in ACTIONS,
-            SkipReason.NOTHING_PENDING: not self.pending and reason in (Reason.EXEC, Reason.CRON),
+            SkipReason.NOTHING_PENDING: not self.pending and reason in ABOUT_EVENTS,
         }
         assert truth[why]
 
@@ -178,19 +198,9 @@ class Agent(RuleBasedStateMachine):
                 assert at - last.get(alert.text, -DAY) >= DAY
                 last[alert.text] = at
 
-    def teardown(self) -> None:
-        """When all gates are open a woken agent beats, whatever has been: no history shuts it out for good."""
-        self.everything_is_ready()
-        opens = self.window.next_start(max(self.wall, self.next_due))
-        if opens is None:
-            assert not self.told
-            return
-        self.wall = opens
-        assert decide(self.facts(), Reason.INTERVAL, self.wall) == Go()
-
 
 TestAgent = Agent.TestCase
-TestAgent.settings = settings(max_examples=150, stateful_step_count=40)
+TestAgent.settings = settings(max_examples=200, stateful_step_count=40)
 
 
 @given(answer=ANSWERS, kind=st.sampled_from([BeatKind.PLAIN, BeatKind.EXEC]), later=st.floats(0, DAY - 1))
