@@ -4,6 +4,7 @@
 ``done``: a beat that has to wait, or to be tried again, does not advance its schedule.
 """
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -12,9 +13,13 @@ from heartbeat.active_hours import ALWAYS, Window, parse
 from heartbeat.jitter import jittered
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.timetable import Timetable
+from heartbeat.wake import Target
+from router.keys import main_session_key
 
 __all__ = ["Member", "Rota"]
 
+_TICK = 1.0
+"""Seconds; agents are due on whole ticks, so that thousands of them cost a few wake-ups of the supervisor a second."""
 _CATCH_UP = 60.0
 """Seconds over which those are spread who all became due while nobody was there."""
 _LONGEST_NAP = 3600.0
@@ -24,9 +29,13 @@ _STAGGER = 0.1
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One agent with what its settings come to. ``every``: its own interval; ``share``: its own place among others."""
+    """One agent with what its settings come to.
+
+    ``home``: its own conversation, where it beats. ``every``: its own interval; ``share``: its place among others.
+    """
 
     agent: str
+    home: Target
     settings: HeartbeatSettings
     window: Window
     every: float
@@ -38,6 +47,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         hours = settings.active_hours
         return cls(
             agent=agent,
+            home=Target(agent, main_session_key(agent)),
             settings=settings,
             window=ALWAYS if hours is None else parse(hours.start, hours.end, hours.tz),
             every=jittered(settings.every, agent),
@@ -73,14 +83,14 @@ class Rota:
         """When ``pop_due`` has something to give; None = never."""
         return self._timetable.next_due()
 
-    def pop_due(self, now: float) -> list[str]:
+    def pop_due(self, now: float) -> list[Member]:
         """Agents that have become due, the earliest first."""
-        agents: list[str] = []
+        members: list[Member] = []
         while (due := self._timetable.next_due()) is not None and due <= now:
             (agent,) = self._timetable.pop_due(now, limit=1)
             self._due_since[agent] = due
-            agents.append(agent)
-        return agents
+            members.append(self._members[agent])
+        return members
 
     def due_of(self, agent: str) -> float | None:
         """When the agent is due; in the past when it has come up and is not done. None = never."""
@@ -140,4 +150,4 @@ class Rota:
         wait = start - then
         if wait > 0:
             due += min(wait + member.share * _STAGGER * member.every, _LONGEST_NAP)
-        self._timetable.set(member.agent, due)
+        self._timetable.set(member.agent, math.ceil(due / _TICK) * _TICK)

@@ -17,7 +17,6 @@ from heartbeat.reasons import Reason
 from heartbeat.rota import Member, Rota
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.wake import FLOOD_BEATS, FLOOD_PAUSE, Begin, Busy, Failed, Paused, Target, WakeMachine
-from router.keys import main_session_key
 
 __all__ = ["Heartbeat", "open_heartbeat"]
 
@@ -66,17 +65,14 @@ class Heartbeat:
         member = self._rota.get(agent)
         if member is None or (reason is Reason.EXEC and not member.settings.notify_on_exit):
             return False
-        return self._request(_target(agent, session), reason)
+        return self._request(_target(member, session), reason)
 
     async def run_now(self, agent: str, reason: Reason = Reason.MANUAL, session: str | None = None) -> BeatReport:
         """Have the agent beat, and wait for what comes of it; while its session is busy, that takes as long.
 
         Raises UsageError for an agent that is not configured, PoolSaturated when too many are to beat already.
         """
-        if agent not in self._rota:
-            known = ", ".join(sorted(self._rota.members())[:20])
-            raise UsageError(f"there is no agent {agent[:80]!r}; there are: {known or 'none'}")
-        target, waiter = _target(agent, session), _Waiter()
+        target, waiter = _target(self._find(agent), session), _Waiter()
         self._machine.request(target, reason, trio.current_time())
         self._waiters.setdefault(target, []).append(waiter)
         self._rearm()
@@ -103,10 +99,14 @@ class Heartbeat:
 
     def status_of(self, agent: str) -> AgentStatus:
         """How one agent stands. Raises UsageError for one that is not configured."""
+        return self._status(self._find(agent))
+
+    def _find(self, agent: str) -> Member:
         member = self._rota.get(agent)
         if member is None:
-            raise UsageError(f"there is no agent {agent[:80]!r}")
-        return self._status(member)
+            known = ", ".join(sorted(self._rota.members())[:20])
+            raise UsageError(f"there is no agent {agent[:80]!r}; there are: {known or 'none'}")
+        return member
 
     def _status(self, member: Member) -> AgentStatus:
         agent, wall = member.agent, self._ports.wall()
@@ -139,9 +139,9 @@ class Heartbeat:
 
     def _step(self, nursery: trio.Nursery) -> None:
         now = trio.current_time()
-        for agent in self._rota.pop_due(now):
-            if not self._request(_target(agent, None), Reason.INTERVAL):
-                self._rota.done(agent, now, self._ports.wall())
+        for member in self._rota.pop_due(now):
+            if not self._request(member.home, Reason.INTERVAL):
+                self._rota.done(member.agent, now, self._ports.wall())
         for action in self._machine.begin_due(now):
             match action:
                 case Begin(target, reason):
@@ -198,7 +198,7 @@ class Heartbeat:
 
     def _advance(self, target: Target, now: float) -> None:
         """The agent's interval begins anew, unless its beat is still to come."""
-        if self._machine.pending(target) is None and target == _target(target.agent, None):
+        if self._is_due(target) and self._machine.pending(target) is None:
             self._rota.done(target.agent, now, self._ports.wall())
 
     def _defect(self, target: Target, reason: Reason) -> Performed:
@@ -237,8 +237,13 @@ class Heartbeat:
             f"agent {target.agent} beat {FLOOD_BEATS} times within a minute in {target.session}: what wakes it may "
             f"be its own doing; events wake it again in {until - now:g} s",
         )
-        if self._rota.is_due(target.agent) and target == _target(target.agent, None):
+        if self._is_due(target):
             self._request(target, Reason.INTERVAL)  # that much it may, whatever else is held back
+
+    def _is_due(self, target: Target) -> bool:
+        """Whether it is the target's beat that the clock asks for."""
+        member = self._rota.get(target.agent)
+        return member is not None and member.home == target and self._rota.is_due(target.agent)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
@@ -291,5 +296,5 @@ async def open_heartbeat(documents: Documents, ports: BeatPorts, agents: Mapping
     return heartbeat
 
 
-def _target(agent: str, session: str | None) -> Target:
-    return Target(agent, main_session_key(agent) if session is None else session)
+def _target(member: Member, session: str | None) -> Target:
+    return member.home if session is None else Target(member.agent, session)

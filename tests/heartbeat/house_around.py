@@ -79,7 +79,7 @@ class World:
     @contextmanager
     def together(self) -> Iterator[None]:
         """All of it or nothing, as the store's."""
-        before = copy.deepcopy(self.disk) if self._depth == 0 else None
+        before = copy.deepcopy(self.disk) if self._depth == 0 and self.kill_at is not None else None
         self._depth += 1
         try:
             yield
