@@ -20,8 +20,8 @@ from heartbeat.wake import FLOOD_BEATS, FLOOD_PAUSE, Begin, Busy, Failed, Paused
 
 __all__ = ["Heartbeat", "open_heartbeat"]
 
-_WAKES = {"exec": Reason.EXEC, "cron": Reason.CRON, "delegate": Reason.WAKE}
-"""What events of an earlier life have woken somebody for, who may not have come to it; other kinds wake nobody."""
+_REASONS = {"exec": Reason.EXEC, "cron": Reason.CRON}
+"""Kinds of events that are a reason of their own; others only wake."""
 
 
 class _Waiter:
@@ -91,11 +91,21 @@ class Heartbeat:
             del self._told_skips[name]
         self._rearm()
 
+    def is_enabled(self, agent: str) -> bool:
+        """Whether the agent is configured and its heartbeat is on: whether wakes come to anything."""
+        member = self._rota.get(agent)
+        return member is not None and member.settings.enabled
+
     # --- status -------------------------------------------------------------------------------------------------------
 
     def status(self) -> list[AgentStatus]:
         """How every agent stands, in the order of the settings."""
         return [self._status(member) for member in self._rota.members().values()]
+
+    def figures(self) -> tuple[int, int]:
+        """How many agents' heartbeats are on, and how many beats are under way."""
+        enabled = sum(member.settings.enabled for member in self._rota.members().values())
+        return enabled, sum(map(len, self._running.values()))
 
     def status_of(self, agent: str) -> AgentStatus:
         """How one agent stands. Raises UsageError for one that is not configured."""
@@ -279,8 +289,7 @@ class Heartbeat:
                 self._request(begun.target, Reason.RETRY)
         for agent, session in self._ports.events.waiting():
             for event in self._ports.events.peek(session):
-                if event.kind in _WAKES:
-                    self.wake(agent, _WAKES[event.kind], session)
+                self.wake(agent, _REASONS.get(event.kind, Reason.WAKE), session)
 
 
 async def open_heartbeat(documents: Documents, ports: BeatPorts, agents: Mapping[str, HeartbeatSettings]) -> Heartbeat:

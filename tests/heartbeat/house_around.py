@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -23,6 +23,9 @@ EPOCH = 1_700_000_000.0
 MAIN = main_session_key("main")
 ON = HeartbeatSettings(enabled=True)
 OK = "HEARTBEAT_OK"
+
+
+Serve = Callable[..., Coroutine[None, None, Heartbeat]]
 
 
 class Killed(BaseException):
@@ -221,3 +224,8 @@ def fails(code: str = "worker_error") -> Callable[[BeatRequest], BeatAnswer]:
 def wake(heartbeat: Heartbeat, world: World, text: str, reason: Reason = Reason.EXEC) -> None:
     world.inject(text, "cron" if reason is Reason.CRON else "exec")
     heartbeat.wake("main", reason)
+
+
+def but(**changes: object) -> HeartbeatSettings:
+    """Heartbeats are on, and something else is otherwise than by default."""
+    return msgspec.structs.replace(ON, **changes)

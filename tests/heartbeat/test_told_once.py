@@ -38,8 +38,8 @@ class Story:
     def turn(self) -> None:
         """The user says something, and is told what waits."""
         events = self.world.peek(MAIN)
-        self.told_by_turns += [event.text for event in events]
         self.world.acknowledge(MAIN, [event.id for event in events])
+        self.told_by_turns += [event.text for event in events]
 
     def check_step(self) -> None:
         """At any time: an alert that is handed over and what it tells being acknowledged are one."""
@@ -160,20 +160,17 @@ async def test_a_summary_that_was_answered_and_not_handed_over_is_the_same_one_a
     assert world.peek(MAIN) == []
 
 
-async def test_a_wake_that_was_lost_with_the_supervisor_is_made_up_for(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(("name", "reason"), [("exec", "exec"), ("cron", "cron"), ("other", "wake")])
+async def test_a_wake_that_was_lost_with_the_supervisor_is_made_up_for(
+    autojump_clock: MockClock, name: str, reason: str
+) -> None:
     story = Story(World())
     story.world.answer = report_all
-    await live(story, [("exec", 0), ("sleep", 0.1)])
+    await live(story, [(name, 0), ("sleep", 0.1)])
     assert story.world.started == []
     await live(story, [("sleep", 3.0)])
     story.check()
-
-
-async def test_events_that_wake_nobody_wait_for_a_turn_also_after_a_restart(autojump_clock: MockClock) -> None:
-    story = Story(World())
-    story.world.inject("somebody has joined", "channel")
-    await live(story, [("sleep", 30.0)])
-    assert story.world.started == []
+    assert [alert.reason for alert in story.world.alerts] == [reason]
 
 
 async def test_two_agents_that_share_a_conversation_do_not_tell_it_the_same(autojump_clock: MockClock) -> None:
