@@ -19,7 +19,6 @@ _READERS = 4
 """Lists that are read at once; where a file system hangs, others wait for these and not for everybody's threads."""
 _LISTLESS = frozenset({Reason.INTERVAL, Reason.MANUAL, Reason.RETRY})
 """Reasons for which an empty list is a reason not to beat."""
-_ABOUT_EVENTS = frozenset({Reason.EXEC, Reason.CRON})
 
 
 class Admitted(NamedTuple):
@@ -60,8 +59,6 @@ class Admission:
         decision = decide(self._facts(target, wall, events, checklist), reason, trio.current_time())
         if isinstance(decision, Skip):
             return Refused(decision.reason, problem, self._until(target, decision.reason, reason, wall, events))
-        if reason in _ABOUT_EVENTS and not events:
-            return Refused(SkipReason.NOTHING_PENDING)
         return Admitted(events, problem)
 
     def _facts(self, target: Target, wall: float, events: Sequence[PendingEvent], checklist: Checklist | None) -> Facts:

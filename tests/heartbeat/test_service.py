@@ -9,7 +9,7 @@ from heartbeat.gates import SkipReason
 from heartbeat.reasons import Reason
 from heartbeat.run_ports import BeatAnswer
 from heartbeat.settings import ActiveHours, HeartbeatSettings
-from tests.heartbeat.house_around import MAIN, OK, ON, Serve, World, but
+from tests.heartbeat.house_around import MAIN, OK, ON, Serve, World, but, fails
 from wire.units import Seconds
 
 # --- by the clock -----------------------------------------------------------------------------------------------------
@@ -151,7 +151,10 @@ async def test_what_is_kept_of_an_agent_goes_with_it(autojump_clock: MockClock, 
     world.answer = lambda _: BeatAnswer(ok=True, text="The disk is full. " * 20)
     heartbeat = await serve()
     await heartbeat.run_now("main")
-    assert all(world.disk.documents[kind] for kind in ("beat", "beat_told"))
+    world.answer = fails()
+    world.inject("one")
+    await heartbeat.run_now("main")
+    assert all(world.disk.documents[kind] for kind in ("beat", "beat_told", "beat_begun"))
     heartbeat.reconfigure({})
     assert not any(world.disk.documents.values())
 

@@ -207,6 +207,26 @@ async def test_events_outside_the_hours_wait_for_them(autojump_clock: MockClock,
     assert [alert.text for alert in world.alerts] == ["one"]
 
 
+async def test_what_was_to_be_without_events_outside_the_hours_is_not_made_up_for(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.wall_offset = 1_700_006_400.0  # midnight, UTC
+    heartbeat = await serve(but(every=Seconds(86_400), active_hours=ActiveHours(start="06:00", end="20:00", tz="UTC")))
+    assert (await heartbeat.run_now("main", Reason.HOOK)).skipped is SkipReason.OUTSIDE_ACTIVE_HOURS
+    await trio.sleep(12 * 3600)
+    assert world.started == []
+
+
+async def test_events_wait_for_a_worker_at_the_next_beat_by_the_clock(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.has_workers = False
+    await serve()
+    world.inject("one")
+    await trio.sleep(340)
+    assert [(system_lines(request), request.spawn) for request in world.started] == [(["one"], True)]
+
+
 async def test_a_command_that_must_be_told_is_told_by_its_own_words_if_need_be(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:

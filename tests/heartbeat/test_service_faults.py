@@ -47,6 +47,15 @@ async def test_an_answer_of_ten_megabytes_of_nothing_is_nothing(
     assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
 
 
+async def test_what_stands_after_ten_megabytes_of_nothing_is_told(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text=" \n" * 5_000_000 + "The disk is full.")
+    heartbeat = await serve()
+    await heartbeat.run_now("main")
+    assert [alert.text for alert in world.alerts] == ["The disk is full."]
+
+
 async def test_a_gateway_that_refuses_the_run_is_a_failure_with_its_reason(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
@@ -144,6 +153,40 @@ async def test_the_interval_goes_on_while_events_are_held_back(
     await trio.sleep(100)
     assert system_lines(world.started[5]) == ["command 5"]
     assert len(world.started) >= 6
+
+
+async def test_the_clock_and_a_flood_at_the_same_moment_do_not_cost_the_agent_its_beat(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.run_time = 0.1
+    heartbeat = await serve()
+    due = heartbeat.status_of("main").next_due
+    assert due is not None
+    await trio.sleep(due - world.wall() - 3)
+    for number in range(5):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(0.55)
+    await trio.sleep(due - world.wall() - 0.1)
+    wake(heartbeat, world, "command 5")  # comes up together with the interval, and is one too many
+    await trio.sleep(40)
+    assert [data["state"] for type_, _, data in world.told if type_ == "heartbeat"][5:] == ["silent"]
+    last = heartbeat.status_of("main").last_beat
+    assert last is not None
+    assert (last.reason, last.events) == (Reason.INTERVAL, 1)
+
+
+async def test_a_clock_that_was_set_back_makes_no_pause_longer(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    for number in range(6):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(2)
+    world.restart()
+    world.wall_offset -= 86_400
+    await serve(but(every=Seconds(86_400)))
+    await trio.sleep(310)
+    assert system_lines(world.started[-1]) == ["command 5"]
 
 
 async def test_a_storm_of_wakes_is_one_beat(autojump_clock: MockClock, world: World, serve: Serve) -> None:

@@ -150,6 +150,16 @@ def test_success_lets_the_retries_begin_anew() -> None:
     assert machine.pending(A) is Reason.MANUAL
 
 
+def test_a_beat_that_failed_for_good_has_its_retries_again_the_next_time() -> None:
+    machine = WakeMachine()
+    end = Failed(max_retries=1, delay=5.0)
+    for start in (0.0, 100.0):
+        beat(machine, Reason.MANUAL, start, end)
+        assert begin(machine, start + 50.0) == [("main", Reason.MANUAL)]
+        machine.ended(A, end, start + 50.0)
+        assert machine.pending(A) is None
+
+
 def test_a_new_wake_does_not_wait_for_a_retry() -> None:
     machine = WakeMachine()
     beat(machine, Reason.CRON, 0.0, Failed(max_retries=2, delay=60.0))
