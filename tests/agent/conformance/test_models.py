@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from fixtures.fake_openai import FakeOpenAI
-from tests.agent.conformance.processes import RealAgent, agent, tell
+from tests.agent.conformance.processes import RealAgent, agent, calls, results_of, tell
 
 pytestmark = pytest.mark.process
 
@@ -75,6 +75,9 @@ async def test_ten_steps_of_tools_whatever_pieces_their_arguments_come_in(server
         assert (workspace / "a.txt").read_text() == "one\nthree\n"
         sent = server.seen[-1].body["messages"]
         check_pairs(sent)
+        told = [json.loads(message["content"]) for message in sent if message["role"] == "tool"]
+        assert [result.pop("details", None) is None for result in results].count(False) >= 2
+        assert told == results  # what is for people and programs only was left out
         shown = [part["image_url"]["url"] for part in parts_of(sent) if part["type"] == "image_url"]
         assert shown == [f"data:image/png;base64,{base64.b64encode(PNG).decode()}"] * 2  # the prompt's, and the tool's
         assert server.seen[-1].headers["authorization"] == f"Bearer {KEY}"
@@ -156,6 +159,13 @@ async def test_a_model_that_falls_silent_can_be_left_and_asked_again(server: Fak
 LONG = [step("exec", command=f"echo step {number}; seq 300") for number in range(10)]
 
 
+async def check_kept(client: RealAgent) -> None:
+    """After the cut, too, each call stands with its result."""
+    blocks = await client.blocks()
+    assert calls(blocks)
+    assert [result["tool_use_id"] for result in results_of(blocks)] == calls(blocks)
+
+
 async def test_a_conversation_too_long_for_its_model_is_compacted_and_goes_on(
     server: FakeOpenAI, sessions: str
 ) -> None:
@@ -168,6 +178,7 @@ async def test_a_conversation_too_long_for_its_model_is_compacted_and_goes_on(
         assert [event["phase"] for event in told] == ["start", "end"] * (len(told) // 2)
         for seen in server.seen:
             check_pairs(seen.body["messages"])
+        await check_kept(client)
         ran = [call["input_preview"] for call in tell(client.lines, "tool_executed", "call")]
         assert ran == [json.dumps(each["arguments"], separators=(",", ":")) for each in LONG]
 
@@ -182,6 +193,7 @@ async def test_a_conversation_near_its_window_is_compacted_before_and_no_call_lo
         assert {event["reason"] for event in client.events("compaction")} == {"threshold"}
         for seen in server.seen:
             check_pairs(seen.body["messages"])
+        await check_kept(client)
         assert len(client.events("tool_executed")) == 20
 
 
