@@ -15,6 +15,7 @@ import trio
 
 from fixtures.fake_openai import FakeOpenAI
 from tests.agent.conformance.processes import RealAgent, agent, calls, results_of, tell
+from tests.agent.models.conftest import until_told
 
 pytestmark = pytest.mark.process
 
@@ -143,13 +144,13 @@ async def test_a_broken_answer_is_an_error_in_clear_words_and_the_next_prompt_wo
 
 async def test_a_model_that_falls_silent_can_be_left_and_asked_again(server: FakeOpenAI) -> None:
     async with agent(*flags(server), "--no-session") as client:
-        for text in ("HANG", "HANGHEAD"):
+        for text in ("HANG now", "HANGHEAD now"):
             prompt = await client.send("prompt", text=text)
-            await trio.to_thread.run_sync(server.hanging.get)
+            await until_told(server.hanging, text)
             assert (await client.call("ping")) == {}
             await client.call("abort")
             assert (await client.answer(prompt))["result"]["stop_reason"] == "aborted"
-            await trio.to_thread.run_sync(server.hung_up.get)
+            await until_told(server.hung_up, text)
         assert await seconds_to_answer(client, "and now") < 5
         assert tell(client.lines, "done", "stop_reason") == ["aborted", "aborted", "stop"]
 
