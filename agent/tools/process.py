@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
-import trio
 
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import Session
 from agent.processes.stdin import InputClosed
-from agent.tools.base import Effects, ToolContext, ToolOutput
+from agent.tools.base import Effects, Report, ToolContext, ToolOutput
+from agent.tools.progress import wait_for_end
 from agent.tools.truncation import shorten
 
 __all__ = ["Action", "ProcessInput", "ProcessTool", "act"]
@@ -66,10 +66,16 @@ class ProcessTool:
         """See the interface."""
         if context.processes is None:
             return _failure("nothing runs in the background here")
-        return await act(arguments, context.processes, context.scope_key, context.outputs)
+        return await act(arguments, context.processes, context.scope_key, context.outputs, context.report)
 
 
-async def act(arguments: ProcessInput, registry: ProcessRegistry, scope_key: str, outputs: str = "") -> ToolOutput:
+async def act(
+    arguments: ProcessInput,
+    registry: ProcessRegistry,
+    scope_key: str,
+    outputs: str = "",
+    report: Report = lambda _: None,
+) -> ToolOutput:
     """Do it, for the commands of this scope only; ``outputs`` is the directory for output that is too long to show."""
     if arguments.action == "list":
         return _list(registry, scope_key)
@@ -79,7 +85,7 @@ async def act(arguments: ProcessInput, registry: ProcessRegistry, scope_key: str
     if session is None:
         return _failure(f"there is no session {arguments.session_id!r}; the action list shows those that there are")
     try:
-        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs))
+        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs, report))
     except (InputClosed, UnknownKey) as exc:
         return _failure(str(exc), session)
 
@@ -89,6 +95,7 @@ class _Request(msgspec.Struct, frozen=True):
     registry: ProcessRegistry
     session: Session
     outputs: str
+    report: Report
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -117,9 +124,8 @@ async def _wait_for_end(request: _Request, seconds: float) -> None:
     session = request.session
     session.watchers += 1
     try:
-        with trio.move_on_after(seconds):
-            await session.ended.wait()
-    except trio.Cancelled:
+        await wait_for_end(session, request.report, seconds)
+    except BaseException:  # a cancellation, or a group of them
         session.watchers -= 1
         request.registry.announce(session)
         raise
