@@ -59,7 +59,7 @@ class Server:
         return self._methods[request.method](params, request.id)
 
     async def work(self) -> None:
-        """Everything that takes time, until cancelled; then the conversation is given back."""
+        """Everything that takes time, until cancelled; then all commands are stopped."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._worker.brain.processes.run)
             self._processes = nursery
