@@ -9,7 +9,7 @@ import trio
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import Session
 from agent.processes.spawn import Command, SpawnFailed
-from agent.processes.tree import MARK_VARIABLE
+from agent.tool_environment import may_be_set
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.places import locate
 from agent.tools.progress import wait_for_end
@@ -20,9 +20,6 @@ __all__ = ["ExecInput", "ExecTool", "yield_window"]
 _DEFAULT_TIMEOUT = 1800.0
 _DEFAULT_YIELD_MS = 10_000
 _YIELD_BOUNDS_MS = (10, 120_000)
-_REFUSED_VARIABLES = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV", "ENV", MARK_VARIABLE})
-_REFUSED_PREFIXES = ("LD_", "DYLD_", "POOL_")
-"""What makes other programs run than the command names, and the marks by which a command's processes are found."""
 
 
 class ExecInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,7 +121,7 @@ def _checked_workdir(workdir: str, context: ToolContext) -> str:
 
 def _checked_environment(extra: dict[str, str]) -> dict[str, str]:
     for name in extra:
-        if name in _REFUSED_VARIABLES or name.startswith(_REFUSED_PREFIXES):
+        if not may_be_set(name):
             raise ToolError(f"the variable {name} may not be set", "validation")
     return extra
 

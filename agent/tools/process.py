@@ -4,10 +4,11 @@ Whatever goes wrong is a result that says so, not an error: a process may end be
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import msgspec
 
+from agent.processes.asking import ProcessInput
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import Session
@@ -16,36 +17,11 @@ from agent.tools.base import Effects, Report, ToolContext, ToolOutput
 from agent.tools.progress import wait_for_end
 from agent.tools.truncation import shorten
 
-__all__ = ["Action", "ProcessInput", "ProcessTool", "act"]
-
-Action: TypeAlias = Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
+__all__ = ["ProcessTool", "act"]
 
 _MAX_WAIT = 30.0
 _LOG_LINES = 200
 _COMMAND_CHARS = 80
-_MAX_DATA = 1_000_000
-_MAX_KEYS = 1_000
-
-_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-_Data: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_DATA)]
-
-
-class ProcessInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``session_id``: for all actions but list, and clear of everything that has ended.
-
-    ``timeout``: seconds that poll waits for the end, at most 30. ``offset`` and ``limit``: lines that log passes over
-    and shows; without both, the last 200. ``data`` and ``eof``: for write (as it is), submit (and Enter) and paste.
-    ``keys``: for send_keys.
-    """
-
-    action: Action
-    session_id: str | None = None
-    timeout: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    offset: _Count | None = None
-    limit: _Count | None = None
-    data: _Data = ""
-    eof: bool = False
-    keys: Annotated[list[str], msgspec.Meta(max_length=_MAX_KEYS)] = []
 
 
 class ProcessTool:

@@ -10,9 +10,10 @@ import pytest
 import trio
 import trio.testing
 
+from agent.processes.asking import ProcessInput
 from agent.tools.base import ToolOutput
 from agent.tools.exec import ExecTool
-from agent.tools.process import ProcessInput, ProcessTool
+from agent.tools.process import ProcessTool
 from tests.agent.processes.helpers import Bench, processes_with
 
 pytestmark = pytest.mark.process

@@ -10,10 +10,11 @@ import pytest
 import trio
 import trio.testing
 
+from agent.processes.asking import ProcessInput
 from agent.processes.registry import ProcessRegistry, RegistryLimits
 from agent.processes.session import Session
 from agent.processes.spawn import Command, SpawnFailed
-from agent.tools.process import ProcessInput, act
+from agent.tools.process import act
 from rpc.hunt import kill_marked
 from rpc.procfs import MARKER_VARIABLE
 from tests.agent.processes.helpers import ENVIRONMENT, Bench, bench_of, processes_with
