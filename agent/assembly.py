@@ -23,7 +23,6 @@ from agent.models.scripted import Faults
 from agent.options import Options
 from agent.output import Output
 from agent.policy import Policy
-from agent.processes.notices import ExitNotice
 from agent.processes.registry import ProcessRegistry
 from agent.runs import RunRegistry
 from agent.skills import BadSkill, environment_of
@@ -31,6 +30,7 @@ from agent.tool_environment import environment_of_tools
 from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo_list import TodoList
 from agent.worker import Worker
+from wire.messages import ExecExit
 from wire.transcript import TranscriptError
 
 __all__ = ["BadStart", "assemble"]
@@ -106,7 +106,7 @@ def _processes(output: Output, *, allow_background: bool) -> ProcessRegistry:
     def tell_change(running: int) -> None:
         output.event("background", {"running": running})
 
-    def tell_exit(notice: ExitNotice) -> None:
+    def tell_exit(notice: ExecExit) -> None:
         output.event("exec_exit", msgspec.to_builtins(notice))
 
     return ProcessRegistry(on_change=tell_change, on_exit=tell_exit, allow_background=allow_background)

@@ -50,9 +50,6 @@ class CallAssembler:
         self._by_index: dict[int, _Call] = {}
         self.chars = 0
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
     def take(self, delta: CallDelta) -> None:
         """Add one piece to the call it belongs to."""
         function = delta.function or FunctionDelta()
