@@ -6,6 +6,7 @@ from typing import Any
 import trio
 
 from errors import PoolError
+from gateway.autonomy import Autonomy, AutonomySettings
 from gateway.profile_shelf import AgentParts
 from gateway.service import Gateway
 from pool import LocalLauncher, Pool
@@ -14,12 +15,24 @@ from profiles import CapabilityProfile
 from settings import Settings
 from settings_reload import changed_profiles, plan_reload
 
-__all__ = ["Serving", "parts_of"]
+__all__ = ["Serving", "autonomy_of", "parts_of"]
 
 
 def parts_of(settings: Settings) -> AgentParts:
     """The settings that decide how agents are started."""
-    return AgentParts(profiles=settings, router=settings.router, prompts=settings.gateway_prompts)
+    return AgentParts(
+        profiles=settings,
+        router=settings.router,
+        prompts=settings.gateway_prompts,
+        woken=frozenset(name for name in settings.agent_names() if settings.heartbeat_of(name).enabled),
+        scheduled=frozenset(job.agent for job in settings.cron.jobs.values()),
+    )
+
+
+def autonomy_of(settings: Settings) -> AutonomySettings:
+    """The settings of what agents do by themselves."""
+    heartbeats = {name: settings.heartbeat_of(name) for name in settings.agent_names()}
+    return AutonomySettings(heartbeats=heartbeats, cron=settings.cron, delivery=settings.delivery)
 
 
 class Serving:
@@ -31,12 +44,14 @@ class Serving:
         *,
         pool: Pool,
         gateway: Gateway,
+        autonomy: Autonomy,
         launcher: LocalLauncher,
         reread: Callable[[], Settings],
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.pool = pool
         self.gateway = gateway
+        self.autonomy = autonomy
         self._settings = settings
         self._launcher = launcher
         self._reread = reread
@@ -63,10 +78,12 @@ class Serving:
 
     async def _apply(self, settings: Settings) -> None:
         before = await self._profiles()
+        set_autonomy = self.autonomy.prepare(autonomy_of(settings))  # it refuses webhooks without a secret
         self.pool.tell(Reconfigure(settings.pool))  # first: it refuses what this machine cannot hold
         self._settings = settings
         self._launcher.reconfigure(settings.rpc)
         self.gateway.reconfigure(settings.gateway, parts_of(settings))
+        set_autonomy()
         current = changed_profiles(before, await self._profiles())
         if current is not None:
             self.pool.tell(ProfilesChanged(current))

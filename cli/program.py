@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli import config, conversations, events, machine, sessions, supervisor, views
+from cli import config, conversations, cron, events, heartbeat, machine, sessions, supervisor, views
 from errors import PoolError
 
 __all__ = ["main"]
@@ -32,6 +32,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
         conversations.delegate,
         sessions.sessions,
     ),
+    "By themselves": (heartbeat.heartbeat, cron.cron),
     "What is going on": (
         views.status,
         views.workers,

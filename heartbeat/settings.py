@@ -26,7 +26,7 @@ class ActiveHours(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[agents.defaults.heartbeat]``: an agent that looks after things by itself now and then."""
+    """Agents that look after things by themselves. Each key can be set again in [agents.NAME.heartbeat]."""
 
     enabled: bool = False
     """Off until it is asked for: every beat is a turn of the model."""
@@ -47,6 +47,7 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_retries: int = 2
     """So many more attempts when a beat fails; what it was about stays for the next one in any case."""
     retry_delay: Seconds = Seconds(5)
+    """Between two attempts."""
     exec_always_deliver: bool = False
     """Tell of every finished command, also where the agent finds it not worth telling."""
     prompt: str = ""

@@ -182,12 +182,15 @@ class SystemEventQueue:
         pending = self._sessions.get(session)
         return [] if pending is None else list(pending.events)
 
-    def show(self, session: str, now: float) -> list[SystemEvent]:
-        """The same, for a turn that tells it: a text that comes again from now on is news."""
-        events = self.peek(session, now)
-        if events:
-            self._sessions[session].shown = events[-1].id
-        return events
+    def note_shown(self, session: str, ids: Collection[str]) -> None:
+        """A turn tells these: the text of the last one, when it comes again, is news. Unknown ids are fine."""
+        pending = self._sessions.get(session)
+        if pending is not None and pending.events[-1].id in ids:
+            pending.shown = pending.events[-1].id
+
+    def sessions(self) -> list[str]:
+        """Every session that is to be told something."""
+        return list(self._sessions)
 
     def has_pending(self, session: str, now: float) -> bool:
         """Whether there is anything to tell the session."""

@@ -52,8 +52,7 @@ class Pool:
     PoolClosed, every worker is stopped by its kill ladder and reaped before the block is left.
 
     Args:
-        settings: limits and times.
-        launcher: where workers come from.
+        settings, launcher: limits and times; where workers come from.
         on_event: called with ``(event, data)`` for everything worth telling; must not block or raise.
         rng: source of jitter; pass a seeded one for repeatable runs.
         memory_bytes: physical memory to check ``max`` against; None asks the machine.
@@ -103,8 +102,7 @@ class Pool:
             return None
         return await self._stack.__aexit__(kind, error, traceback)
 
-    async def _close(self) -> None:
-        """End everything. The kill ladders have deadlines of their own, so this ends too."""
+    async def _close(self) -> None:  # ends, since the kill ladders have deadlines of their own
         self._apply(stimuli.Close())
         await self._until_empty()
 
@@ -266,6 +264,10 @@ class Pool:
     def explain(self, session: str | None, profile: CapabilityProfile) -> list[WorkerExplanation]:
         """For every worker: how well it fits, and the first difference that rules it out."""
         return self._machine.explain(session, profile)
+
+    def has_worker(self, session: str, profile: CapabilityProfile) -> bool:
+        """Whether ``lease`` with ``spawn=False`` would be granted now, at an ordinary priority; changes nothing."""
+        return self._machine.has_worker(session, profile)
 
     # --- the machine and its actions --------------------------------------------------------------------------------
 

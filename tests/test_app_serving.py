@@ -44,6 +44,7 @@ class Place:
             first,
             pool=world.gateway.pool,
             gateway=world.gateway,
+            autonomy=world.autonomy,
             launcher=self.launcher,  # type: ignore[arg-type]  # as much of a launcher as a reload needs
             reread=self._read,
             tell=lambda event, data: self.told.append((event, data)),

@@ -56,6 +56,10 @@ class CronService:
         """Carry out what is due, until cancelled."""
         await self._runner.run()
 
+    def close(self) -> None:
+        """Begin no more runs: what becomes due is left to the next life."""
+        self._runner.perform(self._machine.set_max_running(0, self._ports.wall()))
+
     def reconfigure(self, settings: CronSettings) -> None:
         """Other settings hold from now on. A job that they define as before goes on as before."""
         before = {standing.job.id: standing.job for standing in self._machine.standings()}

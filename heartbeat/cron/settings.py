@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
 
 class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[cron.jobs.NAME]``: one task, due by exactly one of ``cron``, ``every`` and ``at``."""
+    """One task, due by exactly one of ``cron``, ``every`` and ``at``."""
 
     text: str
     """What the agent is told to do."""

@@ -152,6 +152,40 @@ DOCUMENT: dict[str, Any] = {
             "head": 10_234,
             "sleeping": 5,
         },
+        "autonomy": {
+            "heartbeats": 3,
+            "beating": 1,
+            "cron": {
+                "jobs": 5,
+                "running": 1,
+                "waiting": 0,
+                "failing": 2,
+                "next_due": 1_700_000_000.0,
+                "problems": ["job old of the settings cannot be used"],
+            },
+            "alerts": {
+                "accepted": 7,
+                "delivered": 5,
+                "waiting": 1,
+                "places": [
+                    {"to": "webhook:ops", "waiting": 1, "in_flight": False, "next_try": 1.0, "error": "status 500"}
+                ],
+                "undeliverable": [
+                    {
+                        "id": "a1",
+                        "agent": "main",
+                        "session": "ada",
+                        "to": "webhook:old",
+                        "reason": "interval",
+                        "ts": 1_700_000_000.0,
+                        "text": "The disk is full.",
+                        "attempts": 12,
+                        "error": "gone",
+                    }
+                ],
+                "forgotten": 0,
+            },
+        },
         "store": {
             "rows_waiting": 2,
             "bytes_waiting": 100,
@@ -191,6 +225,13 @@ def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_
         "3 live  1 waiting  lane cron 1/1, 4 waiting",
         "ada: exec ls",
         "pool approve -s ada c1",
+        "3 agents  1 under way",
+        "5  1 running  0 waiting  2 failing",
+        "job old of the settings",
+        "7 told  1 waiting",
+        "1 for webhook:ops: status 500",
+        "UNDELIVERED to webhook:old",
+        "The disk",
         "head 10234",
         "77 rows written  2 waiting",
     ):

@@ -75,12 +75,24 @@ def test_two_commands_that_end_alike_are_two_events() -> None:
 def test_a_text_that_a_turn_is_being_told_is_news_when_it_comes_again() -> None:
     queue = a_queue()
     put(queue, "door")
-    (shown,) = queue.show("s", 0.0)
+    (shown,) = queue.peek("s", 0.0)
+    queue.note_shown("s", [shown.id])
     again = put(queue, "door")
     assert again is not None
     assert put(queue, "door") is None
     queue.consume("s", [shown.id])
     assert queue.peek("s", 0.0) == [again]
+
+
+def test_only_of_the_last_one_the_text_is_news_once_it_is_shown() -> None:
+    queue = a_queue()
+    put(queue, "door")
+    (door,) = queue.peek("s", 0.0)
+    put(queue, "bell")
+    queue.note_shown("s", [door.id])
+    queue.note_shown("nobody", [door.id])
+    assert put(queue, "bell") is None
+    assert sorted(queue.sessions()) == ["s"]
 
 
 def test_looking_at_events_makes_none_of_them_news() -> None:
@@ -138,7 +150,8 @@ def test_what_a_turn_was_shown_leaves_by_its_id_and_what_came_meanwhile_stays() 
     queue = a_queue()
     put(queue, "1")
     put(queue, "2")
-    shown = [event.id for event in queue.show("s", 0.0)]
+    shown = [event.id for event in queue.peek("s", 0.0)]
+    queue.note_shown("s", shown)
     put(queue, "3")
     assert queue.consume("s", shown) == 2
     assert texts(queue) == ["3"]
@@ -296,7 +309,8 @@ class AnyStory(RuleBasedStateMachine):
 
     @rule(session=sessions)
     def begin_turn(self, session: str) -> None:
-        self.turns[session] = self.queue.show(session, self.now)
+        self.turns[session] = self.queue.peek(session, self.now)
+        self.queue.note_shown(session, [event.id for event in self.turns[session]])
 
     @rule(session=sessions, succeeds=st.booleans())
     def end_turn(self, session: str, succeeds: bool) -> None:  # noqa: FBT001  # drawn by name
