@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from settings_checks import check_settings
-from settings_problems import Problem, SettingsError, type_problems
+from settings_problems import Problem, SettingsError, suggestion, type_problems
 from settings_tables import DOTTED, Settings, as_written, struct_shape
 from settings_text import KeyPath, lines_of_keys
 from wire.units import decode_unit
@@ -74,7 +75,7 @@ def parse_settings(
         raise _error(problems, text, path)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
     settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
-    problems = [*check_settings(settings), *_missing_files(settings)]
+    problems = [*check_settings(settings), *_missing_files(settings), *_job_problems(settings)]
     if problems:
         flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
         raise _error(problems, text, path, given={key for key, value in flags.items() if value is not None})
@@ -145,6 +146,24 @@ def _missing_files(settings: Settings) -> list[Problem]:
     hooks = settings.gateway.hooks
     missing = hooks and not Path(hooks).is_file()
     return [Problem(("gateway", "hooks"), f"there is no file {hooks}")] if missing else []
+
+
+def _job_problems(settings: Settings) -> list[Problem]:
+    """Scheduled jobs that would never be due, or name what there is not; by this machine's clock and time zones."""
+    if not settings.cron.jobs:
+        return []
+    from heartbeat.cron.jobs import Names, cron_problems  # noqa: PLC0415  # what most commands need not wait for
+    from heartbeat.cron.zones import machine_zone  # noqa: PLC0415  # the same
+    from heartbeat.delivery.targets import target_problem  # noqa: PLC0415  # the same
+
+    known = settings.agent_names()
+
+    def agent_problem(agent: str) -> str | None:
+        return None if agent in known else f"agent: there is no agent {agent!r}{suggestion(agent, known)}"
+
+    names = Names(agent_problem, lambda target: target_problem(target, settings.delivery.webhooks))
+    found = cron_problems(settings.cron, now=time.time(), local=machine_zone(), names=names)
+    return [Problem(path, text) for path, text in found]
 
 
 # --- what a refusal looks like ----------------------------------------------------------------------------------------

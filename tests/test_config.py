@@ -248,3 +248,15 @@ def test_the_new_text_is_on_the_disk_before_it_takes_the_place_of_the_old(
     monkeypatch.setattr(Path, "replace", note_replace)
     set_config(path, "pool.max", "9")
     assert steps == ["sync", "replace", "sync"]
+
+
+def test_of_webhooks_only_the_host_is_shown(path: Path) -> None:
+    hook = '[delivery.webhooks.{}]\nurl = "https://hooks.example:8443/T0/{}?k={}"\nsecret{} = "{}"\n'
+    text = hook.format("a", "PATH1", "KEY1", "", "S" * 20) + hook.format("b", "PATH2", "KEY2", "_env", "OPS_KEY")
+    shown = show_config(parse_settings(text, path))
+    assert shown.count('url = "https://hooks.example:8443/***"') == 2
+    assert "OPS_KEY" in shown
+    assert not [word for word in ("PATH1", "PATH2", "KEY1", "KEY2", "SSS") if word in shown]
+    assert (
+        "PATH" not in set_config(path, "delivery.webhooks", '{ a = { url = "http://h/PATH", secret_env = "X" } }').value
+    )

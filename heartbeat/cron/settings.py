@@ -79,7 +79,7 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class CronSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[cron]``: tasks that are due by the clock."""
 
-    max_running: int = 4
+    max_running: int = 1
     """Isolated runs at the same time; what else is due waits for its turn."""
     jobs: dict[str, CronJobSettings] = {}
     """By name. Jobs that ``pool cron add`` makes are kept beside these."""
