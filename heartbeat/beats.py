@@ -106,11 +106,12 @@ class Beats:
         self._count += 1
         subject = _subject(*target, *ids) if ids else _subject(*target, reason, repr(wall), str(self._count))
         before = self._book.begun(target)
-        attempt = before.attempt + 1 if before is not None and before.subject == subject else 0
+        earlier = before if before is not None and before.subject == subject else None
+        attempt = 0 if earlier is None else earlier.attempt + 1
         texts = PromptTexts(prompt=settings.prompt, exec_prompt=settings.exec_prompt, cron_prompt=settings.cron_prompt)
         return Begun(
             subject=subject,
-            reason=reason,
+            reason=earlier.reason if earlier is not None and reason is Reason.RETRY else reason,
             request=BeatRequest(
                 session=target.session,
                 agent=target.agent,
