@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 _STYLES = {"alert": "yellow", "failed": "red", "refused": "red", "interrupted": "yellow", "ok": "green"}
 _WHY = {
-    "disabled": "its heartbeat is off; turn it on with: pool config set agents.{agent}.heartbeat.enabled true",
+    "disabled": "its heartbeat is off; see: pool config set agents.{agent}.heartbeat.enabled true; pool reload",
     "already-running": "a beat of it is under way",
     "outside-active-hours": "it is outside its active hours",
     "requests-in-flight": "its conversation is in a turn",
@@ -29,6 +29,7 @@ _WHY = {
 }
 """Why there was no beat, for a person."""
 _LONGEST_TEXT = 2000
+_LONGEST_WHEN = 40
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------
@@ -43,8 +44,9 @@ def heartbeats_view(agents: Sequence[Record], width: int, now: float | None = No
         Column("NEXT", lambda a: _next(a, moment), right=True),
         Column("LAST", lambda a: _ago(_moment(a["last_beat"]), moment), right=True),
         Column("OUTCOME", lambda a: _outcome(a["last_beat"])),
-        Column("SKIPPED", lambda a: _skip(a["last_skip"], moment), stretches=True),
-        Column("WHY", lambda a: clean((a["last_beat"] or {}).get("reason", "-")), optional=2),
+        Column("SKIPPED", lambda a: _skipped(a["last_skip"])),
+        Column("WHEN", lambda a: _ago(_moment(a["last_skip"]), moment), right=True, optional=2),
+        Column("WOKEN BY", lambda a: clean((a["last_beat"] or {}).get("reason", "-")), optional=4),
         Column("BEATS", _beats, right=True, optional=1),
         Column("SAID", lambda a: clean((a["last_beat"] or {}).get("text", "-")), stretches=True, optional=3),
     ]
@@ -99,8 +101,8 @@ def _outcome(report: Record | None) -> Text:
     return Text("-", "dim") if report is None else Text(clean(report["outcome"]), _STYLES.get(report["outcome"], ""))
 
 
-def _skip(report: Record | None, now: float) -> str | Text:
-    return Text("-", "dim") if report is None else f"{clean(report['skipped'])}, {_ago(report['at'], now)}"
+def _skipped(report: Record | None) -> Text:
+    return Text("-", "dim") if report is None else Text(clean(report["skipped"]))
 
 
 def _troubles(agent: Record, now: float) -> list[Text]:
@@ -125,7 +127,7 @@ def jobs_view(answer: Record, width: int, now: float | None = None) -> Group:
     moment = time.time() if now is None else now
     columns = [
         Column("JOB", lambda j: clean(j["id"]), stretches=True),
-        Column("WHEN", lambda j: clean(j["when"]), stretches=True),
+        Column("WHEN", lambda j: clean(j["when"])[:_LONGEST_WHEN]),
         Column("NEXT", lambda j: _due(j, moment), right=True),
         Column("LAST", lambda j: _ago(_ended(j), moment), right=True),
         Column("OUTCOME", _result),
@@ -142,7 +144,7 @@ def jobs_view(answer: Record, width: int, now: float | None = None) -> Group:
     return Group(*parts)
 
 
-def job_text(job: Record, now: float | None = None) -> Group:
+def job_text(job: Record, width: int, now: float | None = None) -> Group:
     """All of one job, with its history."""
     moment = time.time() if now is None else now
     facts = {
@@ -157,17 +159,17 @@ def job_text(job: Record, now: float | None = None) -> Group:
     lines += [Text(f"  {clean(job['text'])[:_LONGEST_TEXT]}", "dim")]
     if job["history"]:
         lines.append(Text())
-    return Group(*lines, _history(job["history"]) if job["history"] else Text("  it has not run yet", "dim"))
+    return Group(*lines, _history(job["history"], width) if job["history"] else Text("  it has not run yet", "dim"))
 
 
-def _history(outcomes: Sequence[Record]) -> Table | Text:
+def _history(outcomes: Sequence[Record], width: int) -> Table | Text:
     columns = [
         Column("STARTED", lambda o: _clock(o["started_at"])),
         Column("TOOK", lambda o: span(o["ended_at"] - o["started_at"]), right=True),
         Column("OUTCOME", lambda o: Text(clean(o["status"]), _STYLES.get(o["status"], ""))),
         Column("SAID", lambda o: clean(o.get("error") or o.get("text") or "-"), stretches=True),
     ]
-    return make_table(columns, list(reversed(outcomes)), 100, empty="")
+    return make_table(columns, list(reversed(outcomes)), width, empty="")
 
 
 def _due(job: Record, now: float) -> str | Text:

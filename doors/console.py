@@ -40,7 +40,7 @@ _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "events.peek": system_events_table,
     "heartbeat.status": heartbeats_view,
     "cron.list": jobs_view,
-    "cron.get": lambda job, _width: job_text(job),
+    "cron.get": job_text,
 }
 _ASKING_VIEWS: dict[str, Callable[[Any, int, str], RenderableType]] = {
     "status": status_view,

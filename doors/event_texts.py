@@ -222,6 +222,24 @@ def _trouble(data: Mapping[str, Any]) -> str:
     return f"{_join(data.get('severity'), data.get('phase'))}: {clean(data.get('message'))}"
 
 
+def _alert(data: Mapping[str, Any]) -> str:
+    """Something that an agent tells, though nobody has asked."""
+    files = data.get("media")
+    shown = [f"(and {len(files)} files)"] if isinstance(files, list) and files else []
+    return _join(data.get("agent"), "->", f"{clean(data.get('to'))}:", data.get("text"), *shown)
+
+
+def _heartbeat(data: Mapping[str, Any]) -> str:
+    """What came of a beat, or of bringing what it told to somebody."""
+    what = _join(data.get("state"), data.get("skipped"), separator=": ")
+    to, why = data.get("to"), data.get("error") or data.get("problem") or data.get("text")
+    return _join(data.get("agent"), f"({clean(data.get('reason'))})", what, to and f"-> {to}", why and f": {why}")
+
+
+def _cron(data: Mapping[str, Any]) -> str:
+    return _join(data.get("job"), data.get("status"), data.get("error"), separator=": ")
+
+
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "run:accepted": _accepted,
     "run:start": _start,
@@ -238,5 +256,8 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "permission_required": call_text,
     "permission_decided": _decided,
     "state_changed": _state,
+    "alert": _alert,
+    "heartbeat": _heartbeat,
+    "cron": _cron,
     "error": _trouble,
 }

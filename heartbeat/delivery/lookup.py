@@ -28,7 +28,8 @@ async def lookup(host: str, port: int, *, allow_private: bool) -> list[str]:
         raise DeliveryFailed(f"the host {host} has no address")
     for address in addresses:
         if why := refusal(address, allow_private=allow_private):
-            raise DeliveryFailed(f"the host {host} leads to {address}, which is refused: {why}", permanent=True)
+            text = f"the host {host} leads to {address}, which is refused: {why} (see allow_private)"
+            raise DeliveryFailed(text, permanent=True)
     return addresses
 
 

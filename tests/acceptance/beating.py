@@ -29,10 +29,11 @@ retry_delay = "100ms"
 
 @contextmanager
 def beating_supervisor(data_dir: Path, heartbeat: str = "", more: str = "") -> Iterator[Supervisor]:
-    """``heartbeat``: further lines of its table; ``more``: other tables."""
+    """``heartbeat``: further lines of its table; ``more``: other tables. It prints into the file ``out``."""
     file = data_dir / "pool.toml"
     file.write_text(f"{_SETTINGS}{heartbeat}\n{more}\n")
-    with running_supervisor(data_dir, "--config", str(file)) as supervisor:
+    into_file = ("sh", "-c", 'exec "$@" >>"$0"', str(data_dir / "out"))
+    with running_supervisor(data_dir, "--config", str(file), wrapper=into_file) as supervisor:
         yield supervisor
 
 
