@@ -67,16 +67,7 @@ class RunMethods:
         worker = self._worker
         try:
             self._answer_client_calls(run)
-            turn = Turn(
-                run,
-                conversation=worker.conversation,
-                brain=worker.brain,
-                compactor=worker.compactor,
-                inbox=worker.inbox,
-                output=worker.output,
-                limits=worker.limits,
-            )
-            return await turn.execute()
+            return await Turn(run, worker).execute()
         except Refusal:  # it never began: nobody will read what was queued for it
             if not run.aborting:
                 worker.inbox.clear()
