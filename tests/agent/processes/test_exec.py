@@ -173,12 +173,9 @@ async def test_the_timeout_goes_along_to_the_background(bench: Bench) -> None:
     assert "timed out" in await bench.text(ProcessTool(), action="list")
 
 
-@pytest.mark.parametrize("alone", [False, True])
-async def test_where_nothing_may_go_to_the_background_the_call_waits_and_says_so(
-    workspace: Path, *, alone: bool
-) -> None:
+async def test_where_nothing_may_go_to_the_background_the_call_waits_and_says_so(workspace: Path) -> None:
     async with bench_of(allow_background=False) as bench:
-        output = await bench.use(EXEC, command="sleep 0.2; cat; echo done", yield_ms=10, background=True, alone=alone)
+        output = await bench.use(EXEC, command="sleep 0.2; cat; echo done", yield_ms=10, background=True)
     assert output.text == (
         "Warning: nothing may go to the background here; the call waited for the end of the command.\ndone\n"
     )
