@@ -1,5 +1,6 @@
 """One run, from a prompt to its end: bounded in time, abortable at any moment, and settled whatever happened."""
 
+import sys
 from typing import Any
 
 import msgspec
@@ -75,6 +76,8 @@ class Turn:
                     return await self._go(), None
                 except (ModelError, TranscriptError) as exc:
                     return "error", str(exc)
+                except Exception as exc:  # noqa: BLE001 - a defect ends one run, and as every other end does: told
+                    return "error", _told(exc)
             where = " while the conversation was being compacted" if self._compactor.cut_short else ""
             return "timeout", f"the run took longer than {self._limits.run_timeout:g} s{where}"
         return "aborted", None
@@ -124,3 +127,12 @@ class Turn:
                 self._clock.pause()  # it is a person's time that passes
             else:
                 self._clock.go_on()
+
+
+def _told(defect: BaseException) -> str:
+    """What is said of it, to the user and to whoever looks after the worker."""
+    while isinstance(defect, BaseExceptionGroup):
+        defect = defect.exceptions[0]
+    words = f"internal error: {type(defect).__name__}: {defect}"
+    sys.stderr.write(f"agent: {words}\n")
+    return words

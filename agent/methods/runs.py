@@ -62,10 +62,10 @@ class RunMethods:
                 return self._follow_up(TextParams(params.text, params.images), None)
 
     async def _execute(self, run: Run) -> PromptResult:
-        from agent.turn import Turn  # noqa: PLC0415 - a worker is ready before it has imported what runs need
-
         worker = self._worker
         try:
+            from agent.turn import Turn  # noqa: PLC0415 - a worker is ready before it has imported what runs need
+
             self._answer_client_calls(run)
             return await Turn(run, worker).execute()
         except Refusal:  # it never began: nobody will read what was queued for it
