@@ -74,9 +74,11 @@ def _failed(options: "Options", cause: BaseException) -> int:
 
 
 def _innermost(exc: BaseException) -> BaseException:
+    from agent.output import OutputLost
+
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    return exc
+    return exc.__cause__ or exc if isinstance(exc, OutputLost) else exc
 
 
 def _complain(message: str, code: int) -> int:

@@ -10,6 +10,7 @@ from agent.client_tools import view_of
 from agent.hook_types import AgentEnd, AgentStart
 from agent.model_caller import ModelCaller
 from agent.models.base import ModelError
+from agent.output import OutputLost
 from agent.run_clock import RunClock
 from agent.runs import Run
 from agent.steps import Steps
@@ -76,6 +77,8 @@ class Turn:
                     return await self._go(), None
                 except (ModelError, TranscriptError) as exc:
                     return "error", str(exc)
+                except OutputLost:
+                    raise
                 except Exception as exc:  # noqa: BLE001 - a defect ends one run, and as every other end does: told
                     return "error", _told(exc)
             where = " while the conversation was being compacted" if self._compactor.cut_short else ""
