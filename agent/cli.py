@@ -22,9 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
     except UsageError as exc:
         return _complain(str(exc), 2)
-    if options.help or options.version:
-        sys.stdout.write(_about(version=options.version))
-        return 0
     if options.mode == "rpc":
         from agent.lifeline import bind_to_parent
 
@@ -39,6 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: "Options") -> int:
+    if options.help or options.version:
+        sys.stdout.write(_about(version=options.version))
+        sys.stdout.flush()
+        return 0
     from agent.assembly import BadStart
 
     try:
@@ -67,18 +68,17 @@ def _about(*, version: bool) -> str:
 
 
 def _failed(options: "Options", cause: BaseException) -> int:
-    from wire.streams import drop_output
-
     if options.mode == "text" and isinstance(cause, BrokenPipeError):  # whoever read has gone, and knows why
-        drop_output()
         return 1
     return _complain(f"{type(cause).__name__}: {cause}", 1)
 
 
 def _innermost(exc: BaseException) -> BaseException:
+    from agent.output import OutputLost
+
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    return exc
+    return exc.__cause__ or exc if isinstance(exc, OutputLost) else exc
 
 
 def _complain(message: str, code: int) -> int:

@@ -192,11 +192,6 @@ class SystemEventQueue:
         """Every session that is to be told something."""
         return list(self._sessions)
 
-    def has_pending(self, session: str, now: float) -> bool:
-        """Whether there is anything to tell the session."""
-        self.gc(now)
-        return session in self._sessions
-
     def next_expiry(self) -> float | None:
         """When the oldest event is too old; None = there is none. An event that comes later expires later."""
         return next((entry.expires for entry in self._entries.values()), None)

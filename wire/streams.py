@@ -4,7 +4,7 @@ import io
 import os
 import sys
 
-__all__ = ["drop_output", "fill_standard_streams", "replace_what_cannot_be_encoded"]
+__all__ = ["fill_standard_streams", "replace_what_cannot_be_encoded"]
 
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
@@ -26,13 +26,6 @@ def replace_what_cannot_be_encoded() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-
-
-def drop_output() -> None:
-    """Nobody reads stdout any more: what is left in its buffer goes nowhere, and Python is silent about it."""
-    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    os.dup2(null, sys.stdout.fileno())
-    os.close(null)
 
 
 def _open_null(fd: int) -> None:

@@ -8,6 +8,8 @@ __all__ = ["CallAssembler", "CallDelta", "FunctionDelta", "parse_arguments"]
 
 MAX_CALLS = 128
 _MAX_ID_CHARS = 200
+_MAX_NAME_CHARS = 200
+"""A name is told with every event of its call; no tool has one as long as this."""
 
 
 class FunctionDelta(msgspec.Struct, frozen=True):
@@ -55,13 +57,14 @@ class CallAssembler:
         function = delta.function or FunctionDelta()
         call = self._call_of(delta, begins=bool(function.name))
         call.id = call.id or (delta.id or "")[:_MAX_ID_CHARS]
-        call.name = call.name or function.name or ""
+        call.name = call.name or (function.name or "")[:_MAX_NAME_CHARS]
         match function.arguments:
             case str(text):
                 call.arguments.append(text)
                 self.chars += len(text)
             case dict(whole):
                 call.whole = whole
+                self.chars += len(msgspec.json.encode(whole))
             case None:
                 pass
 

@@ -54,9 +54,14 @@ class ExecTool:
 
     async def run(self, arguments: ExecInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        if context.processes is not None:
-            return await _run(arguments, context, context.processes)
-        return await _run_alone(arguments, context)
+        registry = context.processes
+        session = _start(arguments, context, registry)
+        warnings = _warnings(arguments, session, registry)
+        await _wait(session, context, yield_window(arguments) if registry.allow_background else float("inf"))
+        if session.exited:
+            return _result(session, warnings, context.outputs)
+        registry.background(session)
+        return ToolOutput(_still_running(session, warnings), session.details())
 
 
 def yield_window(arguments: ExecInput) -> float:
@@ -66,32 +71,6 @@ def yield_window(arguments: ExecInput) -> float:
     asked = _DEFAULT_YIELD_MS if arguments.yield_ms is None else arguments.yield_ms
     shortest, longest = _YIELD_BOUNDS_MS
     return min(max(asked, shortest), longest) / 1000
-
-
-async def _run_alone(arguments: ExecInput, context: ToolContext) -> ToolOutput:
-    """Where there is no registry there is one for this call, which ends with it."""
-    outcome: ToolOutput | ToolError
-    async with trio.open_nursery() as nursery:
-        registry = ProcessRegistry(allow_background=False)
-        await nursery.start(registry.run)
-        try:
-            outcome = await _run(arguments, context, registry)
-        except ToolError as exc:  # taken out by hand: a nursery would wrap it into a group
-            outcome = exc
-        nursery.cancel_scope.cancel()
-    if isinstance(outcome, ToolError):
-        raise outcome
-    return outcome
-
-
-async def _run(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ToolOutput:
-    session = _start(arguments, context, registry)
-    warnings = _warnings(arguments, session, registry)
-    await _wait(session, context, yield_window(arguments) if registry.allow_background else float("inf"))
-    if session.exited:
-        return _result(session, warnings, context.outputs)
-    registry.background(session)
-    return ToolOutput(_still_running(session, warnings), session.details())
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------

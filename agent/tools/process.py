@@ -40,8 +40,6 @@ class ProcessTool:
 
     async def run(self, arguments: ProcessInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        if context.processes is None:
-            return _failure("nothing runs in the background here")
         return await act(arguments, context.processes, context.scope_key, context.outputs, context.report)
 
 

@@ -30,12 +30,12 @@ class Bench:
         self.cwd = os.path.realpath(".")
         self.outputs = os.path.realpath("../outputs")
 
-    async def use(self, tool: Tool, *, scope: str = "mine", alone: bool = False, **arguments: Any) -> ToolOutput:
+    async def use(self, tool: Tool, *, scope: str = "mine", **arguments: Any) -> ToolOutput:
         context = ToolContext(
             cwd=self.cwd,
             environment=ENVIRONMENT,
             report=self._report,
-            processes=None if alone else self.registry,
+            processes=self.registry,
             scope_key=scope,
             session_key=f"key of {scope}",
             outputs=self.outputs,

@@ -222,10 +222,6 @@ async def test_nobody_reaches_the_commands_of_another_scope(bench: Bench, action
     assert bench.registry.in_background == 1
 
 
-async def test_where_there_is_no_background_there_is_nothing_to_follow_up(bench: Bench) -> None:
-    assert "nothing runs" in (await bench.use(PROCESS, alone=True, action="list")).text
-
-
 def test_an_unknown_action_or_too_many_keys_are_refused() -> None:
     for wrong in ({"action": "fly"}, {"action": "send_keys", "keys": ["x"] * 1001}, {"action": "poll", "timeout": -1}):
         with pytest.raises(msgspec.ValidationError):
