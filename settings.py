@@ -156,7 +156,7 @@ def _job_problems(settings: Settings) -> list[Problem]:
     from heartbeat.cron.zones import machine_zone  # noqa: PLC0415  # the same
     from heartbeat.delivery.targets import target_problem  # noqa: PLC0415  # the same
 
-    known = settings.agent_names()
+    known = dict.fromkeys(settings.agent_names())
 
     def agent_problem(agent: str) -> str | None:
         return None if agent in known else f"agent: there is no agent {agent!r}{suggestion(agent, known)}"

@@ -23,8 +23,8 @@ class KnownNames:
         return Names(self._agent_problem, self._target_problem)
 
     def _agent_problem(self, agent: str) -> str | None:
-        known = self._gateway.shelf.parts.profiles.agent_names()
-        if agent in known:
+        profiles = self._gateway.shelf.parts.profiles
+        if agent in profiles.agents or agent in (known := profiles.agent_names()):
             return None
         more = ", ..." if len(known) > _SHOWN else ""
         return f"there is no agent {agent[:80]!r}; there are: {', '.join(known[:_SHOWN])}{more}"
