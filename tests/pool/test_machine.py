@@ -1,14 +1,11 @@
 """The order of acquiring: who gets which worker, and what is done to get there."""
 
-import msgspec
-
 from errors import PoolSaturated
 from pool import stimuli
 from pool.actions import Action, Grant, Reconcile, Reset, Spawn, Stop, StopReason
 from pool.snapshot import SessionFigures
 from pool.stimuli import Hold
 from profiles.matching import MatchLevel
-from profiles.profile import SoftArgs
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")
@@ -175,17 +172,6 @@ def test_a_default_that_was_changed_cannot_be_restored_so_the_worker_is_replaced
     world.release(world.held("s", default))
     world.release(world.held("s", make_profile("a", model="large")))
     request = world.acquire("s", default)
-    assert world.workers["w1"].stopping
-    world.run_until_settled()
-    assert world.worker_of(request) == "w2"
-
-
-def test_the_default_model_of_another_provider_cannot_be_asked_for_so_the_worker_is_replaced() -> None:
-    world = World()
-    default = make_profile("a", model=None)
-    other = msgspec.structs.replace(default, soft=SoftArgs("other", None, "low"), signature="of the other provider")
-    world.release(world.held("s", default))
-    request = world.acquire("s", other)
     assert world.workers["w1"].stopping
     world.run_until_settled()
     assert world.worker_of(request) == "w2"
