@@ -32,6 +32,8 @@ _GRACE = 15.0
 _READ = 4 * TEXT_LIMIT
 """Characters of an answer that are looked at; of a longer one the beginning is told, whatever its end says."""
 _SHOWN = 200
+_TRIED_ANEW = 300.0
+"""Seconds at most until events are tried again whose beat has failed for good: they are not kept for much longer."""
 
 
 class BeatPorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +164,8 @@ class Beats:
             if begun.events:
                 self._book.keep_begun(msgspec.structs.replace(begun, has_failed=True))
             self._book.keep(report)
-        return Performed(report, Failed(settings.max_retries, float(settings.retry_delay)))
+        rest = min(float(settings.every), _TRIED_ANEW) if begun.events else None
+        return Performed(report, Failed(settings.max_retries, float(settings.retry_delay), rest))
 
     def _conclude(self, begun: Begun, answer: BeatAnswer) -> Performed:
         """Decide what is told, and hand it over: all of it is durable, or the beat is still to be gone on with."""

@@ -11,7 +11,7 @@ from heartbeat.reasons import ACTIONS, Reason
 __all__ = ["Decision", "Facts", "Go", "Skip", "SkipReason", "decide"]
 
 _PAST_AN_EMPTY_LIST = frozenset({Reason.EXEC, Reason.CRON, Reason.WAKE, Reason.HOOK})
-_ABOUT_EVENTS = frozenset({Reason.EXEC, Reason.CRON})
+_ABOUT_EVENTS = frozenset({Reason.EXEC, Reason.CRON, Reason.RETRY})
 
 
 class SkipReason(StrEnum):

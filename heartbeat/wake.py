@@ -86,10 +86,15 @@ class Postponed(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The beat was begun and failed; up to ``max_retries`` more attempts, each ``delay`` seconds after the last."""
+    """The beat was begun and failed; up to ``max_retries`` more attempts, each ``delay`` seconds after the last.
+
+    ``rest``: seconds after the last of them until events are tried anew that nothing else would bring up; None = there
+    are none.
+    """
 
     max_retries: int
     delay: float
+    rest: float | None = None
 
 
 End: TypeAlias = Ran | Skipped | Busy | Postponed | Failed
@@ -248,8 +253,10 @@ class WakeMachine:
             case Failed(max_retries, delay) if state.failures < max_retries:
                 state.failures += 1
                 state.expect_again(reason, now + delay)
-            case Failed():
+            case Failed(rest=rest):
                 state.failures = 0
+                if rest is not None:
+                    state.expect_again(Reason.RETRY, now + rest)
             case _:
                 assert_never(end)
 

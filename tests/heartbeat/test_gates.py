@@ -42,7 +42,7 @@ PASSES = {
     SkipReason.NOT_DUE: set(Reason) - {Reason.INTERVAL},
     SkipReason.EMPTY_CHECKLIST: {Reason.EXEC, Reason.CRON, Reason.WAKE, Reason.HOOK},
     SkipReason.NO_WORKER: {Reason.EXEC, Reason.CRON, Reason.HOOK, Reason.MANUAL},
-    SkipReason.NOTHING_PENDING: set(Reason) - {Reason.EXEC, Reason.CRON},
+    SkipReason.NOTHING_PENDING: set(Reason) - {Reason.EXEC, Reason.CRON, Reason.RETRY},
 }
 
 
@@ -91,7 +91,7 @@ def test_a_beat_that_is_not_to_give_way_waits_behind_the_turn() -> None:
 
 
 @pytest.mark.parametrize("state", [None, ChecklistState.MISSING, ChecklistState.FILLED, ChecklistState.UNREADABLE])
-@pytest.mark.parametrize("reason", [reason for reason in Reason if reason not in (Reason.EXEC, Reason.CRON)])
+@pytest.mark.parametrize("reason", sorted(PASSES[SkipReason.NOTHING_PENDING]))
 def test_only_an_empty_list_is_nothing_to_do(reason: Reason, state: ChecklistState | None) -> None:
     assert decide(msgspec.structs.replace(OPEN, checklist=state, has_events=False), reason, NOW) == Go()
 

@@ -28,7 +28,7 @@ ANSWERS = st.builds(
 )
 SPANS = st.sampled_from([0.0, 1.0, 299.0, 3600.0, DAY / 2, DAY - 1, DAY, 3 * DAY]) | st.floats(0, 2 * DAY)
 REASONS = st.sampled_from(list(Reason))
-ABOUT_EVENTS = (Reason.EXEC, Reason.CRON)
+ABOUT_EVENTS = (Reason.EXEC, Reason.CRON, Reason.RETRY)
 KINDS = st.sampled_from(["exec", "cron", "delegate", "other"])
 
 

@@ -197,6 +197,33 @@ async def test_after_its_retries_a_beat_waits_for_the_next_one_with_its_events(
     assert world.started[-1].spawn is True  # by the clock, but somebody is to be told
 
 
+@pytest.mark.parametrize("session", [None, "agent:main:signal:dm:7"])
+async def test_events_whose_beat_has_failed_for_good_are_told_within_minutes_wherever_they_belong(
+    autojump_clock: MockClock, world: World, serve: Serve, session: str | None
+) -> None:
+    world.answer = fails()
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    world.inject("one", session=session or MAIN)
+    heartbeat.wake("main", Reason.EXEC, session)
+    await trio.sleep(60)
+    assert len(world.started) == 3
+    world.answer = report_all
+    await trio.sleep(300)
+    assert [alert.text for alert in world.alerts] == ["one"]
+    await trio.sleep(3600)
+    assert len(world.started) == 4
+
+
+async def test_what_was_told_meanwhile_is_not_tried_anew(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+    world.answer = fails()
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    wake(heartbeat, world, "one")
+    await trio.sleep(60)
+    world.disk.events.clear()
+    await trio.sleep(3600)
+    assert len(world.started) == 3
+
+
 async def test_events_outside_the_hours_wait_for_them(autojump_clock: MockClock, world: World, serve: Serve) -> None:
     world.wall_offset = 1_700_006_400.0  # midnight, UTC
     world.answer = report_all

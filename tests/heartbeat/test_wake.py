@@ -160,6 +160,13 @@ def test_a_beat_that_failed_for_good_has_its_retries_again_the_next_time() -> No
         assert machine.pending(A) is None
 
 
+def test_events_whose_beat_failed_for_good_come_up_again_after_a_rest() -> None:
+    machine = WakeMachine()
+    beat(machine, Reason.MANUAL, 0.0, Failed(max_retries=0, delay=5.0, rest=300.0))
+    assert machine.next_due() == 300.25
+    assert begin(machine, 300.25) == [("main", Reason.RETRY)]
+
+
 def test_a_new_wake_does_not_wait_for_a_retry() -> None:
     machine = WakeMachine()
     beat(machine, Reason.CRON, 0.0, Failed(max_retries=2, delay=60.0))
