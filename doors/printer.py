@@ -20,6 +20,13 @@ class Printer:
         self._queue: queue.Queue[str | None] = queue.Queue(_QUEUED)
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
+        self.ended = threading.Event()
+        """It writes no more, because that failed."""
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether it has ever been told anything."""
+        return self._thread is not None
 
     def __enter__(self) -> Self:
         return self
@@ -52,3 +59,4 @@ class Printer:
                 self._out.flush()
         except (OSError, ValueError) as exc:  # ValueError: closed
             self._error = exc if isinstance(exc, OSError) else OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+            self.ended.set()
