@@ -24,14 +24,18 @@ def test_a_reader_that_does_not_read_is_told_of_and_waited_for_no_longer() -> No
     out = os.fdopen(writing, "w")
     with Printer(out) as printer:
         with pytest.raises(BlockingIOError):
-            for _ in range(1000):
-                printer.write("x" * 4096)
+            fill(printer)
         started = time.monotonic()
     assert time.monotonic() - started < 5
     os.close(reading)
     assert printer.ended.wait(10)
     with suppress(BrokenPipeError):  # what was left in its buffer
         out.close()
+
+
+def fill(printer: Printer) -> None:
+    for _ in range(1000):
+        printer.write("x" * 4096)
 
 
 def test_a_closed_output_is_an_error_from_then_on() -> None:
