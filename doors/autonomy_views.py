@@ -30,6 +30,8 @@ _WHY = {
 """Why there was no beat, for a person."""
 _LONGEST_TEXT = 2000
 _LONGEST_WHEN = 40
+_UNDELIVERED_SHOWN = 5
+"""Alerts in the status that nobody got, the latest; of a dead receiver there may be hundreds."""
 
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------
@@ -211,17 +213,23 @@ def autonomy_lines(figures: Record) -> list[Text]:
     if alerts["accepted"] or alerts["waiting"]:
         lines.append(Text(f"alerts    {alerts['accepted']} told  {alerts['waiting']} waiting"))
     lines += [_waiting(place) for place in alerts["places"] if place["error"]]
-    lines += [_undelivered(alert) for alert in alerts["undeliverable"]]
-    return lines
+    return lines + _undelivered(alerts["undeliverable"])
 
 
 def _waiting(place: Record) -> Text:
     return Text(clean(f"          {place['waiting']} for {place['to']}: {place['error']}"), "yellow")
 
 
-def _undelivered(alert: Record) -> Text:
-    text = f"UNDELIVERED to {alert['to']} ({_clock(alert['ts'])}, {alert['agent']}): {alert['text']}: {alert['error']}"
-    return Text.assemble("alerts    ", (clean(text), "bold red"))
+def _undelivered(alerts: Sequence[Record]) -> list[Text]:
+    """A line each, whatever their texts are like: the status is to stay one."""
+    lines = []
+    for alert in alerts[-_UNDELIVERED_SHOWN:]:
+        said = " ".join(alert["text"].split())
+        text = f"UNDELIVERED to {alert['to']} ({_clock(alert['ts'])}, {alert['agent']}): {said}: {alert['error']}"
+        lines.append(Text.assemble("alerts    ", (clean(text), "bold red")))
+    if earlier := len(alerts) - len(lines):
+        lines.append(Text(f"          {earlier} earlier ones were not delivered either: pool status --json", "red"))
+    return lines
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

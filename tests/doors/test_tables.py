@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
+from doors.autonomy_views import autonomy_lines
 from doors.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
 from gateway.session_desk import SessionView
 from gateway.status import StatusDocument
@@ -254,6 +255,19 @@ def test_a_disk_that_refuses_is_said_loudly() -> None:
     refused = {**DOCUMENT["gateway"]["store"], "degraded": True, "last_error": "disk full", "lost": 7}
     document = {**DOCUMENT, "gateway": {**DOCUMENT["gateway"], "store": refused}}
     assert "REFUSED: disk full; 2 rows are held in memory, 7 lost" in draw(status_view(document, 140), 140)
+
+
+def test_of_hundreds_of_alerts_that_nobody_got_the_latest_are_shown_a_line_each() -> None:
+    autonomy = DOCUMENT["gateway"]["autonomy"]
+    (lost,) = autonomy["alerts"]["undeliverable"]
+    many = [{**lost, "agent": f"agent{count}", "text": "The disk\n\nis full."} for count in range(200)]
+    figures = {**autonomy, "alerts": {**autonomy["alerts"], "undeliverable": many}}
+    lines = [line.plain for line in autonomy_lines(figures) if "deliver" in line.plain.lower()]
+    assert [
+        f"agent{count}): The disk is full.: gone" in line for count, line in zip(range(195, 200), lines, strict=False)
+    ]
+    assert len(lines) == 6
+    assert lines[-1].split()[0] == "195"
 
 
 def test_a_latency_nobody_has_measured_is_a_dash() -> None:
