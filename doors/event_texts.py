@@ -233,7 +233,8 @@ def _heartbeat(data: Mapping[str, Any]) -> str:
     """What came of a beat, or of bringing what it told to somebody."""
     what = _join(data.get("state"), data.get("skipped"), separator=": ")
     to, why = data.get("to"), data.get("error") or data.get("problem") or data.get("text")
-    return _join(data.get("agent"), f"({clean(data.get('reason'))})", what, to and f"-> {to}", why and f": {why}")
+    said = _join(data.get("agent"), f"({clean(data.get('reason'))})", what, to and f"-> {to}")
+    return _join(said, why, separator=": ")
 
 
 def _cron(data: Mapping[str, Any]) -> str:
