@@ -14,10 +14,12 @@ __all__ = ["cron"]
 
 _ADD_EPILOG = """\b
 Examples:
-  pool cron add --id standup --cron "0 9 * * mon-fri" --tz Europe/Berlin "Prepare the stand-up."
-  pool cron add --every 30m --isolated --to webhook:ops "Check the build; HEARTBEAT_OK when it is green."
   pool cron add --at 20m "Remind me to look at the oven."
   pool cron add --at 2031-05-01T08:00 --agent ops "Renew the certificate."
+  pool cron add --every 30m --isolated --to webhook:ops \\
+    "Check the build. Answer HEARTBEAT_OK when it is green."
+  pool cron add --id standup --cron "0 9 * * mon-fri" --tz Europe/Berlin \\
+    "Prepare the stand-up."
   pool cron add --id standup --cron "30 9 * * mon-fri" --replace - < job.txt"""
 
 _id = click.argument("job", metavar="JOB")
@@ -76,17 +78,27 @@ def get(client: "ControlClient", job: str, *, as_json: bool) -> None:
 @json_option
 @click.argument("text")
 @with_client
-def add(client: "ControlClient", *, text: str, keep: bool | None, isolated: bool, as_json: bool, **said: Any) -> None:
+def add(
+    client: "ControlClient",
+    *,
+    text: str,
+    keep: bool | None,
+    isolated: bool,
+    replace: bool,
+    as_json: bool,
+    **said: Any,
+) -> None:
     """Have an agent do TEXT (or what stdin holds, with -) by the clock: exactly one of --cron, --every and --at."""
     from doors.autonomy_requests import add_job
     from doors.prompting import read_text
 
-    said |= {"mode": "isolated" if isolated else None, "delete_after_run": None if keep is None else not keep}
+    said |= {"mode": "isolated" if isolated else None, "replace": replace or None}
+    said |= {"delete_after_run": None if keep is None else not keep}
     said |= {"id": said.pop("name"), "cron": said.pop("expression"), "text": read_text(text, sys.stdin.buffer)}
     add_job(client, said, as_json=as_json)
 
 
-@cron.command("remove")
+@cron.command("remove", short_help="Drop a job that was added.")
 @_id
 @json_option
 @with_client
@@ -97,7 +109,7 @@ def remove(client: "ControlClient", job: str, *, as_json: bool) -> None:
     change_job(client, "cron.remove", job, as_json=as_json)
 
 
-@cron.command("run")
+@cron.command("run", short_help="Run a job now, whether it is due or not.")
 @_id
 @json_option
 @with_client

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import json_option, with_client
+from cli.options import json_option, place_options, with_client
 
 if TYPE_CHECKING:
     from doors.control_client import ControlClient
@@ -18,16 +18,23 @@ Turn them on in the settings file, for all agents or for one:
   pool reload"""
 
 
-@click.group(epilog=_EPILOG, short_help="Agents that look after things by themselves: status, run.")
-def heartbeat() -> None:
+@click.group(
+    invoke_without_command=True, epilog=_EPILOG, short_help="Agents that look after things by themselves: status, run."
+)
+@place_options
+@json_option
+@click.pass_context
+def heartbeat(ctx: click.Context, /, **options: str | bool | None) -> None:
     """Agents that look after things by themselves: see how they stand, have one do so now.
 
     A heartbeat is a turn that nobody has asked for. The agent reads HEARTBEAT.md of its workspace and answers
     HEARTBEAT_OK when nothing needs attention; anything else is an alert, delivered where its session last spoke.
     """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(status, **options)
 
 
-@heartbeat.command("status")
+@heartbeat.command("status", short_help="Show how often each agent beats, and what came of it.")
 @json_option
 @with_client
 def status(client: "ControlClient", *, as_json: bool) -> None:

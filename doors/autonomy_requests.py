@@ -26,7 +26,7 @@ def beat_now(client: ControlClient, agent: str | None, session: str | None, *, a
 
 def add_job(client: ControlClient, said: dict[str, Any], *, as_json: bool) -> None:
     """Keep a job, and print when it is due."""
-    job = client.call("cron.add", given(**{name: value for name, value in said.items() if value is not False}))
+    job = client.call("cron.add", given(**said))
     if as_json:
         print_json(job)
     else:
