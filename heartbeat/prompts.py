@@ -7,7 +7,7 @@ import msgspec
 from heartbeat.kinds import BeatKind
 from heartbeat.run_ports import PendingEvent
 
-__all__ = ["CRON_PROMPT", "EXEC_PROMPT", "HEARTBEAT_PROMPT", "PromptTexts", "compose", "event_lines"]
+__all__ = ["CRON_PROMPT", "EXEC_PROMPT", "HEARTBEAT_PROMPT", "PromptTexts", "compose", "with_events"]
 
 HEARTBEAT_PROMPT = """\
 This is a heartbeat: nobody has written, it is merely time to look around. If there is a file HEARTBEAT.md in your
@@ -37,14 +37,19 @@ def compose(events: Iterable[PendingEvent], kind: BeatKind, texts: PromptTexts) 
 
     ``kind`` is what the beat is about, ``BeatKind.of`` of the kinds of these events.
     """
-    asked = [
+    if not kind:
+        return with_events(events, texts.prompt.strip() or HEARTBEAT_PROMPT)
+    return with_events(
+        events,
         texts.exec_prompt.strip() or EXEC_PROMPT if BeatKind.EXEC in kind else "",
         texts.cron_prompt.strip() or CRON_PROMPT if BeatKind.CRON in kind else "",
-    ]
-    parts = [event_lines(events), *asked] if kind else [event_lines(events), texts.prompt.strip() or HEARTBEAT_PROMPT]
-    return "\n\n".join(part for part in parts if part)
+    )
 
 
-def event_lines(events: Iterable[PendingEvent]) -> str:
-    """A line ``[SYSTEM] text`` each. A text of several lines becomes one: it cannot pass for two events."""
-    return "\n".join(f"[SYSTEM] {' '.join(event.text.split())}" for event in events)
+def with_events(events: Iterable[PendingEvent], *texts: str) -> str:
+    """A prompt that tells the events first, a line ``[SYSTEM] text`` each, then what of the texts is not empty.
+
+    An event of several lines becomes one: it cannot pass for two events.
+    """
+    lines = "\n".join(f"[SYSTEM] {' '.join(event.text.split())}" for event in events)
+    return "\n\n".join(part for part in (lines, *texts) if part)

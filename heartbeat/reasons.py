@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["ACTIONS", "EVENT_REASONS", "RANKS", "Reason", "stronger"]
+__all__ = ["ACTIONS", "EVENT_REASONS", "RANKS", "Reason", "reason_of", "stronger"]
 
 
 class Reason(StrEnum):
@@ -40,6 +40,14 @@ ACTIONS = frozenset(reason for reason, rank in RANKS.items() if rank == max(RANK
 
 EVENT_REASONS = frozenset({Reason.WAKE, Reason.EXEC, Reason.CRON, Reason.HOOK})
 """What a beat can itself bring about, so that it could go on for ever: the flood guard holds these back."""
+
+
+_OF_KINDS = {"exec": Reason.EXEC, "cron": Reason.CRON}
+
+
+def reason_of(kind: str) -> Reason:
+    """What a beat is for that tells an event of this kind: some are a reason of their own, others only wake."""
+    return _OF_KINDS.get(kind, Reason.WAKE)
 
 
 def stronger(known: Reason | None, new: Reason) -> Reason:

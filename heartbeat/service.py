@@ -13,15 +13,12 @@ from heartbeat.beat_book import BeatBook
 from heartbeat.beat_records import AgentStatus, BeatReport, Outcome
 from heartbeat.beats import BeatPorts, Beats, Performed
 from heartbeat.ports import Documents
-from heartbeat.reasons import Reason
+from heartbeat.reasons import Reason, reason_of
 from heartbeat.rota import Member, Rota
 from heartbeat.settings import HeartbeatSettings
 from heartbeat.wake import FLOOD_BEATS, FLOOD_PAUSE, Begin, Busy, Failed, Paused, Target, WakeMachine
 
 __all__ = ["Heartbeat", "open_heartbeat"]
-
-_REASONS = {"exec": Reason.EXEC, "cron": Reason.CRON}
-"""Kinds of events that are a reason of their own; others only wake."""
 
 
 class _Waiter:
@@ -289,7 +286,7 @@ class Heartbeat:
                 self._request(begun.target, Reason.RETRY)
         for agent, session in self._ports.events.waiting():
             for event in self._ports.events.peek(session):
-                self.wake(agent, _REASONS.get(event.kind, Reason.WAKE), session)
+                self.wake(agent, reason_of(event.kind), session)
 
 
 async def open_heartbeat(documents: Documents, ports: BeatPorts, agents: Mapping[str, HeartbeatSettings]) -> Heartbeat:

@@ -17,7 +17,6 @@ __all__ = [
     "QueueFigures",
     "SystemEvent",
     "SystemEventQueue",
-    "with_events",
 ]
 
 
@@ -254,12 +253,6 @@ class SystemEventQueue:
         """
         changed, self._changed = self._changed, {}
         return {name: list(self._sessions[name].events) if name in self._sessions else [] for name in changed}
-
-
-def with_events(events: Iterable[SystemEvent], text: str) -> str:
-    """A prompt that tells the events first, one line ``[SYSTEM] text`` each."""
-    lines = "\n".join(f"[SYSTEM] {' '.join(event.text.split())}" for event in events)
-    return "\n\n".join(part for part in (lines, text) if part)
 
 
 def _cut(text: str, limit: int) -> str:

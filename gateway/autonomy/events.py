@@ -4,15 +4,12 @@ from collections.abc import Sequence
 
 from errors import PoolError, UsageError
 from gateway.service import Gateway
-from heartbeat.reasons import Reason
+from heartbeat.reasons import reason_of
 from heartbeat.run_ports import PendingEvent
 from heartbeat.service import Heartbeat
 from heartbeat.system_events import EventKind, SystemEvent
 
 __all__ = ["GatewayEvents", "GatewayVoice", "Waker"]
-
-_REASONS = {EventKind.EXEC: Reason.EXEC, EventKind.CRON: Reason.CRON}
-"""Of events that are reasons of their own; others only wake."""
 
 
 class GatewayEvents:
@@ -61,7 +58,7 @@ class Waker:
         """An event has been queued."""
         agent = agent_of(self._gateway, event.session)
         if agent is not None and self._heartbeat.is_enabled(agent):
-            self._heartbeat.wake(agent, _REASONS.get(event.kind, Reason.WAKE), event.session)
+            self._heartbeat.wake(agent, reason_of(event.kind), event.session)
 
 
 class GatewayVoice:

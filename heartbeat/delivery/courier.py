@@ -8,7 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import assert_never
 
 import msgspec
@@ -21,10 +21,9 @@ from heartbeat.delivery.records import KIND, Record, Statistics, decode_record, 
 from heartbeat.delivery.stream import StreamVoice
 from heartbeat.delivery.targets import place_of
 from heartbeat.ports import Documents
+from heartbeat.run_ports import Together
 
 __all__ = ["Courier", "open_courier"]
-
-Together = Callable[[], AbstractContextManager[None]]
 
 _OUTLET_ATTEMPTS = 12
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heartbeat.system_events import EventKind, EventLimits, SystemEvent, SystemEventQueue, with_events
+from heartbeat.prompts import with_events
+from heartbeat.system_events import EventKind, EventLimits, SystemEvent, SystemEventQueue
 
 WALL = 1_000_000.0
 HOUR = 3600.0
