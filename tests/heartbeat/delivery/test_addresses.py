@@ -1,3 +1,5 @@
+"""Addresses that webhooks may and may not lead to, as tables."""
+
 import ipaddress
 
 import pytest

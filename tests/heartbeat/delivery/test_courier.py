@@ -1,3 +1,5 @@
+"""The courier in virtual time: what is delivered, tried again, told as lost, and gone on with by the next life."""
+
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any

@@ -1,3 +1,5 @@
+"""What the ``[delivery]`` table may say, and how it is refused without telling secrets."""
+
 from typing import Any
 
 import msgspec

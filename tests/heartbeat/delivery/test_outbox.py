@@ -1,3 +1,5 @@
+"""What the outbox decides: which alert is tried when, who makes room for whom, what is kept of it."""
+
 from collections.abc import Sequence
 
 import msgspec

@@ -1,3 +1,5 @@
+"""Signatures of webhooks, held to the published examples of the convention."""
+
 import base64
 import hashlib
 import hmac

@@ -1,3 +1,5 @@
+"""Alerts as the terminal of ``pool run`` shows them, whatever their texts try."""
+
 import pytest
 
 from heartbeat.delivery.channel import DeliveryFailed

@@ -1,3 +1,5 @@
+"""Targets, as they are written and as a session last spoke."""
+
 import pytest
 
 from errors import UsageError
