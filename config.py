@@ -14,7 +14,15 @@ from config_edit import Edited, edit_text, parse_key, readings
 from config_template import inline, inline_key, render_template, spelled
 from doors.redaction import HIDDEN, names_a_secret
 from errors import UsageError
-from settings import Settings, SettingsError, load_settings, parse_settings, parse_toml, read_settings_file
+from settings import (
+    Settings,
+    SettingsError,
+    load_settings,
+    parse_settings,
+    parse_toml,
+    read_settings_file,
+    tolerated_problems,
+)
 from settings_tables import as_table, file_shape
 
 __all__ = ["Change", "check_config", "init_config", "set_config", "show_config"]
@@ -56,12 +64,15 @@ def init_config(path: Path, *, force: bool = False) -> None:
 
 
 def check_config(path: Path | None) -> list[str]:
-    """Everything that is wrong with the file (None: the embedded defaults), one line each; empty = it can be used."""
+    """Everything that is wrong with the file (None: the embedded defaults), one line each; empty = nothing to mend.
+
+    That includes what a supervisor runs with nevertheless, as active hours that nobody understands.
+    """
     try:
-        load_settings(path)
+        settings = load_settings(path)
     except SettingsError as exc:
         return str(exc).splitlines()
-    return []
+    return [str(problem) for problem in tolerated_problems(settings)]
 
 
 def show_config(settings: Settings, *, as_json: bool = False) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "parse_settings",
     "parse_toml",
     "read_settings_file",
+    "tolerated_problems",
 ]
 
 
@@ -80,6 +81,19 @@ def parse_settings(
         flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
         raise _error(problems, text, path, given={key for key, value in flags.items() if value is not None})
     return settings
+
+
+def tolerated_problems(settings: Settings) -> list[Problem]:
+    """What no supervisor refuses to run with, and somebody should mend all the same."""
+    from heartbeat.active_hours import parse  # noqa: PLC0415  # what most commands need not wait for
+
+    own = {name: heartbeat.active_hours for name, heartbeat in settings.heartbeats.items()}
+    found = []
+    for name, hours in {"defaults": settings.heartbeat.active_hours, **own}.items():
+        warning = "" if hours is None else parse(hours.start, hours.end, hours.tz).warning
+        if warning:
+            found.append(Problem(("agents", name, "heartbeat"), warning))
+    return found
 
 
 def read_settings_file(path: Path) -> str:

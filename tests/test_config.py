@@ -67,6 +67,20 @@ def test_every_problem_of_a_file_is_a_line(path: Path) -> None:
     assert check_config(None) == []
 
 
+def test_hours_that_nobody_understands_are_told_though_a_supervisor_runs_with_them(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(
+        '[agents.defaults.heartbeat]\nactive_hours = {start = "08:00", end = "22:00", tz = "Mars/Olympus"}\n'
+        '[agents.ops.heartbeat]\nactive_hours = {start = "25:00", end = "26:00"}\n'
+        '[agents.dev.heartbeat]\nactive_hours = {start = "08:00", end = "24:00"}\n'
+    )
+    zone, hour = check_config(path)
+    assert zone.startswith("agents.defaults.heartbeat: active_hours.tz")
+    assert "Mars/Olympus" in zone
+    assert hour.startswith("agents.ops.heartbeat: active_hours.start")
+    assert "25:00" in hour
+
+
 # --- show ------------------------------------------------------------------------------------------------------------
 
 SECRETS = """
