@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
-from app_serving import Serving, parts_of
+from app_serving import Serving, autonomy_of, parts_of
 from config import show_config
 from doors.control import ControlServer
 from doors.error_log import ErrorLog
@@ -20,7 +21,9 @@ from doors.http.server import HttpServer
 from doors.live import Narrator
 from doors.lock import DataDirLock
 from doors.notify import ServiceManager
+from doors.printer import Printer
 from errors import PoolError, first_of
+from gateway.autonomy import Autonomy, open_autonomy
 from gateway.events import EventBus
 from gateway.hook_files import installed_hooks, load_hooks
 from gateway.hook_runner import HookRunner
@@ -62,12 +65,12 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
 
         def read_again() -> Settings:
             fresh = reread()
-            narrator.hide(_values_of_environments(fresh))
+            narrator.hide(_secrets(fresh))
             return fresh
 
-        narrator.hide(_values_of_environments(settings))
+        narrator.hide(_secrets(settings))
         supervisor = Supervisor(
-            settings, data_dir=data_dir, socket=socket, narrator=narrator, manager=manager, reread=read_again
+            settings, data_dir=data_dir, socket=socket, live=live, narrator=narrator, manager=manager, reread=read_again
         )
         try:
             trio.run(supervisor.run)
@@ -76,9 +79,13 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         return 0
 
 
-def _values_of_environments(settings: Settings) -> list[str]:
-    """What agents are given in their environment may be secret, whatever the variable is called."""
-    return [value for agent in settings.agents.values() for value in agent.env.values()]
+def _secrets(settings: Settings) -> list[str]:
+    """What webhooks are signed with; and what agents have in their environment, whatever the variable is called."""
+    hooks = settings.delivery.webhooks.values()
+    return [
+        *(value for agent in settings.agents.values() for value in agent.env.values()),
+        *(secret for hook in hooks if (secret := hook.secret or os.environ.get(hook.secret_env, ""))),
+    ]
 
 
 class Supervisor:
@@ -90,6 +97,7 @@ class Supervisor:
         *,
         data_dir: Path,
         socket: Path,
+        live: bool,
         narrator: Narrator,
         manager: ServiceManager,
         reread: Callable[[], Settings],
@@ -97,6 +105,7 @@ class Supervisor:
         self._settings = settings
         self._data_dir = data_dir
         self._socket = socket
+        self._live = live
         self._narrator = narrator
         self._manager = manager
         self._reread = reread
@@ -182,19 +191,33 @@ class Supervisor:
                     data_dir=self._data_dir,
                 )
             )
+            self._tell_recovery(loaded, gateway)
+            autonomy = await self._open_autonomy(gateway, stack)
+            gateway.go_on()
             serving = self._serving = Serving(
-                settings, pool=pool, gateway=gateway, launcher=launcher, reread=self._reread, tell=self._tell
+                settings,
+                pool=pool,
+                gateway=gateway,
+                autonomy=autonomy,
+                launcher=launcher,
+                reread=self._reread,
+                tell=self._tell,
             )
-            methods = self._methods = Methods(gateway, self)
-            await self._run_until_told(serving, methods, loaded, hooks)
+            methods = self._methods = Methods(gateway, self, autonomy)
+            await self._run_until_told(serving, methods, hooks)
+
+    async def _open_autonomy(self, gateway: Gateway, stack: AsyncExitStack) -> Autonomy:
+        """What agents do by themselves, with their alerts on the terminal, or wherever standard output leads."""
+        printer = stack.enter_context(Printer(sys.stdout))
+        write = self._narrator.write if self._live and sys.stdout.isatty() else printer.write
+        return await open_autonomy(gateway, autonomy_of(self._settings), write=write, environ=os.environ)
 
     def _forget_bus(self) -> None:
         """It closes: what is told from here on goes to the log alone."""
         self._bus = None
 
-    async def _run_until_told(self, serving: Serving, methods: Methods, loaded: Loaded, hooks: HookRunner) -> None:
+    async def _run_until_told(self, serving: Serving, methods: Methods, hooks: HookRunner) -> None:
         async with trio.open_nursery() as nursery:
-            self._tell_recovery(loaded, serving)
             self._server = ControlServer(methods, self._socket)
             await nursery.start(self._server.serve)
             await self._open_http(methods, serving, nursery)
@@ -205,9 +228,11 @@ class Supervisor:
             self._narrator.ready(self._socket, self._data_dir)
             self._manager.ready()
             nursery.start_soon(self._narrator.follow, serving.pool.statistics)
+            nursery.start_soon(serving.autonomy.run)
             await self._stop_wanted.wait()
             self._manager.stopping()
             serving.gateway.shut_down()
+            serving.autonomy.close()
             self._tell("stopping", {"turns_in_flight": serving.pool.statistics().pool.leased})
             await self._drain(serving.pool)
             await hooks.notify("gateway:stop", GatewayLife(data_dir=str(self._data_dir)))
@@ -221,10 +246,10 @@ class Supervisor:
             serving.prepare_http = self._http.prepare
             self._tell("http_ready", self._http.facts())
 
-    def _tell_recovery(self, loaded: Loaded, serving: Serving) -> None:
+    def _tell_recovery(self, loaded: Loaded, gateway: Gateway) -> None:
         if loaded.set_aside is not None:
             self._tell("store_set_aside", {"reason": loaded.set_aside})
-        recovery = serving.gateway.recover(loaded)
+        recovery = gateway.recover(loaded)
         if recovery.resumed or recovery.interrupted or not loaded.was_clean:
             self._tell(
                 "recovered",

@@ -7,6 +7,7 @@ import trio
 
 from doors.http.settings import HttpSettings
 from errors import PoolError
+from gateway.autonomy import Autonomy, AutonomySettings
 from gateway.profile_shelf import AgentParts
 from gateway.service import Gateway
 from pool import LocalLauncher, Pool
@@ -15,12 +16,24 @@ from profiles import CapabilityProfile
 from settings import Settings
 from settings_reload import changed_profiles, plan_reload
 
-__all__ = ["Serving", "parts_of"]
+__all__ = ["Serving", "autonomy_of", "parts_of"]
 
 
 def parts_of(settings: Settings) -> AgentParts:
     """The settings that decide how agents are started."""
-    return AgentParts(profiles=settings, router=settings.router, prompts=settings.gateway_prompts)
+    return AgentParts(
+        profiles=settings,
+        router=settings.router,
+        prompts=settings.gateway_prompts,
+        woken=frozenset(name for name in settings.agent_names() if settings.heartbeat_of(name).enabled),
+        scheduled=frozenset(job.agent for job in settings.cron.jobs.values()),
+    )
+
+
+def autonomy_of(settings: Settings) -> AutonomySettings:
+    """The settings of what agents do by themselves."""
+    heartbeats = {name: settings.heartbeat_of(name) for name in settings.agent_names()}
+    return AutonomySettings(heartbeats=heartbeats, cron=settings.cron, delivery=settings.delivery)
 
 
 class Serving:
@@ -32,12 +45,14 @@ class Serving:
         *,
         pool: Pool,
         gateway: Gateway,
+        autonomy: Autonomy,
         launcher: LocalLauncher,
         reread: Callable[[], Settings],
         tell: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.pool = pool
         self.gateway = gateway
+        self.autonomy = autonomy
         self.settings = settings
         """Those that hold now."""
         self._launcher = launcher
@@ -69,12 +84,14 @@ class Serving:
 
     async def _apply(self, settings: Settings) -> None:
         before = await self._profiles()
-        commit_http = self.prepare_http(settings.http)
+        set_http = self.prepare_http(settings.http)
+        set_autonomy = self.autonomy.prepare(autonomy_of(settings))  # it refuses webhooks without a secret
         self.pool.tell(Reconfigure(settings.pool))  # first: it refuses what this machine cannot hold
-        commit_http()
+        set_http()
         self.settings = settings
         self._launcher.reconfigure(settings.rpc)
         self.gateway.reconfigure(settings.gateway, parts_of(settings))
+        set_autonomy()
         current = changed_profiles(before, await self._profiles())
         if current is not None:
             self.pool.tell(ProfilesChanged(current))

@@ -14,12 +14,21 @@ from config_edit import Edited, edit_text, parse_key, readings
 from config_template import inline, inline_key, render_template, spelled
 from doors.redaction import HIDDEN, names_a_secret
 from errors import UsageError
-from settings import Settings, SettingsError, load_settings, parse_settings, parse_toml, read_settings_file
+from settings import (
+    Settings,
+    SettingsError,
+    load_settings,
+    parse_settings,
+    parse_toml,
+    read_settings_file,
+    tolerated_problems,
+)
 from settings_tables import as_table, file_shape
 
 __all__ = ["Change", "check_config", "init_config", "set_config", "show_config"]
 
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_PATH_OF_URL = re.compile(r"(?<=[^/:])[/?].+\Z", re.DOTALL)
 _OWNER_ONLY = 0o600
 
 
@@ -55,12 +64,15 @@ def init_config(path: Path, *, force: bool = False) -> None:
 
 
 def check_config(path: Path | None) -> list[str]:
-    """Everything that is wrong with the file (None: the embedded defaults), one line each; empty = it can be used."""
+    """Everything that is wrong with the file (None: the embedded defaults), one line each; empty = nothing to mend.
+
+    That includes what a supervisor runs with nevertheless, as active hours that nobody understands.
+    """
     try:
-        load_settings(path)
+        settings = load_settings(path)
     except SettingsError as exc:
         return str(exc).splitlines()
-    return []
+    return [str(problem) for problem in tolerated_problems(settings)]
 
 
 def show_config(settings: Settings, *, as_json: bool = False) -> str:
@@ -120,16 +132,24 @@ def _nested(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 
 def _redacted(value: Any, name: str = "") -> Any:
-    """The same with secrets hidden: the values of environments, what is called a token, passwords in addresses."""
+    """The same with secrets hidden: values of environments, what is called a token, passwords in addresses, hooks."""
     if isinstance(value, Mapping):
         if name == "env":
             return dict.fromkeys(value, HIDDEN)
+        if name == "webhooks":
+            return {key: _redacted_hook(hook) for key, hook in value.items()}
         return {key: _redacted(item, key) for key, item in value.items()}
     if isinstance(value, list):
         return _redacted_arguments([_redacted(item) for item in value])
     if isinstance(value, str):
         return HIDDEN if value and names_a_secret(name) else _PASSWORD_IN_URL.sub(HIDDEN, value)
     return value
+
+
+def _redacted_hook(hook: Mapping[str, Any]) -> dict[str, Any]:
+    """With many services whoever knows the path may post; ``secret_env`` names a variable and is no secret."""
+    shown = {key: item if key == "secret_env" else _redacted(item, key) for key, item in hook.items()}
+    return {**shown, "url": _PATH_OF_URL.sub(f"/{HIDDEN}", hook["url"])}
 
 
 def _redacted_arguments(items: list[Any]) -> list[Any]:

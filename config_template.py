@@ -10,6 +10,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Iterator
+from datetime import date, datetime
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -98,7 +99,7 @@ def _keys(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[str]:
     texts = _texts(kind)
     for field in msgspec.structs.fields(kind):
         inner = _bare(field.type)
-        if _is_table(field) or _has_sample(field):
+        if _is_table(field) or _has_sample(field) or _is_of_each(field):
             continue
         yield ""
         yield from _prose(texts.get(field.name, ""))
@@ -152,7 +153,14 @@ def _example(kind: Any) -> Any:
         return [] if get_origin(kind) is list else {}
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind)).value
-    return {Seconds: "10m", ByteCount: "64MiB", bool: True, int: 1, float: 1.0}.get(kind, "...")
+    return {
+        datetime: date(2031, 5, 1),
+        Seconds: "10m",
+        ByteCount: "64MiB",
+        bool: True,
+        int: 1,
+        float: 1.0,
+    }.get(kind, "...")
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
@@ -185,6 +193,11 @@ def _is_table(field: msgspec.structs.FieldInfo) -> bool:
 def _has_sample(field: msgspec.structs.FieldInfo) -> bool:
     """Whether the field holds tables by name, one of which can be shown without changing anything."""
     return field.encode_name in _SAMPLE_NAMES and _entry_of(_bare(field.type), dict) is not None
+
+
+def _is_of_each(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether the field stands inside each of the entries by name; the table for all of them says so."""
+    return ".*." in field.encode_name
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ import msgspec
 
 from doors.http.settings import with_token_files
 from settings_checks import check_settings
-from settings_problems import Problem, SettingsError, type_problems
+from settings_problems import Problem, SettingsError, suggestion, type_problems
 from settings_tables import DOTTED, Settings, as_written, struct_shape
 from settings_text import KeyPath, lines_of_keys
 from wire.units import decode_unit
@@ -26,6 +27,7 @@ __all__ = [
     "parse_settings",
     "parse_toml",
     "read_settings_file",
+    "tolerated_problems",
 ]
 
 
@@ -75,11 +77,24 @@ def parse_settings(
         raise _error(problems, text, path)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
     settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
-    problems = [*check_settings(settings), *_missing_files(settings)]
+    problems = [*check_settings(settings), *_missing_files(settings), *_job_problems(settings)]
     if problems:
         flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
         raise _error(problems, text, path, given={key for key, value in flags.items() if value is not None})
     return settings
+
+
+def tolerated_problems(settings: Settings) -> list[Problem]:
+    """What no supervisor refuses to run with, and somebody should mend all the same."""
+    from heartbeat.active_hours import parse  # noqa: PLC0415  # what most commands need not wait for
+
+    own = {name: heartbeat.active_hours for name, heartbeat in settings.heartbeats.items()}
+    found = []
+    for name, hours in {"defaults": settings.heartbeat.active_hours, **own}.items():
+        warning = "" if hours is None else parse(hours.start, hours.end, hours.tz).warning
+        if warning:
+            found.append(Problem(("agents", name, "heartbeat"), warning))
+    return found
 
 
 def read_settings_file(path: Path) -> str:
@@ -147,6 +162,24 @@ def _missing_files(settings: Settings) -> list[Problem]:
     hooks = settings.gateway.hooks
     missing = hooks and not Path(hooks).is_file()
     return [Problem(("gateway", "hooks"), f"there is no file {hooks}")] if missing else []
+
+
+def _job_problems(settings: Settings) -> list[Problem]:
+    """Scheduled jobs that would never be due, or name what there is not; by this machine's clock and time zones."""
+    if not settings.cron.jobs:
+        return []
+    from heartbeat.cron.jobs import Names, cron_problems  # noqa: PLC0415  # what most commands need not wait for
+    from heartbeat.cron.zones import machine_zone  # noqa: PLC0415  # the same
+    from heartbeat.delivery.targets import target_problem  # noqa: PLC0415  # the same
+
+    known = dict.fromkeys(settings.agent_names())
+
+    def agent_problem(agent: str) -> str | None:
+        return None if agent in known else f"agent: there is no agent {agent!r}{suggestion(agent, known)}"
+
+    names = Names(agent_problem, lambda target: target_problem(target, settings.delivery.webhooks))
+    found = cron_problems(settings.cron, now=time.time(), local=machine_zone(), names=names)
+    return [Problem(path, text) for path, text in found]
 
 
 # --- what a refusal looks like ----------------------------------------------------------------------------------------

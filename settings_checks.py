@@ -7,6 +7,7 @@ from typing import Any
 
 from doors.http.check import http_problems
 from errors import UsageError
+from heartbeat.delivery.targets import target_problem
 from pool.settings import PoolSettings
 from profiles import build_profile
 from router.check import router_problems
@@ -74,6 +75,8 @@ def check_settings(settings: Settings) -> list[Problem]:
         *_pool_problems(settings.pool),
         *_prewarm_problems(settings),
         *_agent_problems(settings),
+        *_target_problems(settings),
+        *_cron_problems(settings),
         *(Problem(path, text) for path, text in router_problems(settings.router, settings)),
         *(Problem(path, text) for path, text in http_problems(settings.http)),
     ]
@@ -137,6 +140,24 @@ def _agent_problems(settings: Settings) -> Iterator[Problem]:
                 yield Problem(("agents", name), exc.message)
             else:
                 yield Problem(("agents", name, setting), exc.message.removeprefix(f"{setting}: "))
+
+
+def _target_problems(settings: Settings) -> Iterator[Problem]:
+    """Alerts that would reach nobody."""
+    targets = {name: own.target for name, own in settings.heartbeats.items() if own.target is not None}
+    for name, target in {"defaults": settings.heartbeat.target, **targets}.items():
+        problem = target_problem(target, settings.delivery.webhooks)
+        if problem is not None:
+            yield Problem(("agents", name, "heartbeat", "target"), problem)
+
+
+def _cron_problems(settings: Settings) -> Iterator[Problem]:
+    lane = settings.gateway.queue.lanes.get("cron")
+    if lane is not None and 1 <= lane < settings.cron.max_running:
+        yield Problem(
+            ("cron", "max_running"),
+            f"is {settings.cron.max_running}, more than gateway.queue.lanes.cron = {lane}; raise that too",
+        )
 
 
 def _unknown(what: str, name: str, known: list[str], path: KeyPath) -> Iterator[Problem]:

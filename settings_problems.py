@@ -3,7 +3,8 @@
 import difflib
 import enum
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -62,7 +63,7 @@ def _inner_problems(value: Any, kind: Any, path: KeyPath) -> Iterator[Problem]:
     kind = _bare(kind)
     origin = get_origin(kind)
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        types = _types(kind)
         for key, item in value.items():
             if key in types:
                 yield from type_problems(item, types[key], (*path, key))
@@ -74,6 +75,12 @@ def _inner_problems(value: Any, kind: Any, path: KeyPath) -> Iterator[Problem]:
     elif isinstance(value, list) and origin is list:
         for index, item in enumerate(value):
             yield from type_problems(item, get_args(kind)[0], (*path, index))
+
+
+@cache
+def _types(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """What each key of a table holds; looked up once, since thousands of agents and jobs are tables of one kind."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def _bare(kind: Any) -> Any:

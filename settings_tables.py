@@ -9,6 +9,9 @@ from doors.http.settings import HttpSettings
 from doors.log_settings import LogSettings
 from gateway.prompts import GatewayPrompts
 from gateway.settings import GatewaySettings
+from heartbeat.cron.settings import CronSettings
+from heartbeat.delivery.settings import DeliverySettings
+from heartbeat.settings import HeartbeatOverrides, HeartbeatSettings, effective
 from pool.settings import PoolSettings
 from profiles.settings import ProfilesSettings
 from router.settings import RouterSettings
@@ -30,6 +33,10 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
     socket: str = ""
     """Path of the control socket; empty = in the runtime directory, else in ``data_dir``."""
     gateway_prompts: GatewayPrompts = msgspec.field(default=GatewayPrompts(), name="agents.gateway_prompts")
+    heartbeat: HeartbeatSettings = msgspec.field(default=HeartbeatSettings(), name="agents.defaults.heartbeat")
+    heartbeats: dict[str, HeartbeatOverrides] = msgspec.field(default={}, name="agents.*.heartbeat")
+    cron: CronSettings = CronSettings()
+    delivery: DeliverySettings = DeliverySettings()
     pool: PoolSettings = PoolSettings()
     rpc: RpcSettings = RpcSettings()
     router: RouterSettings = RouterSettings()
@@ -38,14 +45,20 @@ class Settings(ProfilesSettings, frozen=True, kw_only=True, forbid_unknown_field
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
+    def heartbeat_of(self, agent: str) -> HeartbeatSettings:
+        """What holds for an agent's heartbeat."""
+        return effective(self.heartbeat, self.heartbeats.get(agent))
+
 
 DOTTED = {
-    name: (outer, inner)
-    for name in (field.encode_name for field in msgspec.structs.fields(Settings))
-    for outer, dot, inner in (name.partition("."),)
-    if dot
+    name: tuple(name.split("."))
+    for name in sorted((field.encode_name for field in msgspec.structs.fields(Settings)), key=len, reverse=True)
+    if "." in name
 }
-"""Tables that stand inside another one, beside entries by name: ``agents.defaults`` among the agents."""
+"""Tables that stand inside another one, beside entries by name: ``agents.defaults`` among the agents, and
+``agents.*.heartbeat`` in each of them. The longer ones come first: they stand inside the shorter ones."""
+_EACH = "*"
+_NO_ENTRIES = frozenset(path[1] for path in DOTTED.values() if path[1] != _EACH)
 
 
 def struct_shape(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,22 +66,44 @@ def struct_shape(table: Mapping[str, Any]) -> dict[str, Any]:
 
     Inverse of ``file_shape``.
     """
-    shaped = dict(table)
-    for name, (outer, inner) in DOTTED.items():
-        around = shaped.get(outer)
-        if isinstance(around, dict) and inner in around:
-            shaped[name] = around[inner]
-            shaped[outer] = {key: value for key, value in around.items() if key != inner}
-    return shaped
+    shaped, lifted = dict(table), {}
+    for name, path in DOTTED.items():
+        shaped, found = _lifted(shaped, path)
+        if found is not None:
+            lifted[name] = found
+    return shaped | lifted
+
+
+def _lifted(table: Any, path: tuple[str, ...]) -> tuple[Any, Any]:
+    """The table without what stands at the path, and that; None = nothing does. Of all entries it is by their names."""
+    if not path or not isinstance(table, dict):
+        return ({}, table) if not path else (table, None)
+    first, *rest = path
+    names = [name for name in table if name not in _NO_ENTRIES] if first == _EACH else [first] if first in table else []
+    parts = {name: _lifted(table[name], tuple(rest)) for name in names}
+    found = {name: value for name, (_, value) in parts.items() if value is not None}
+    left = {
+        name: parts[name][0] if name in found else item for name, item in table.items() if rest or name not in found
+    }
+    return left, (found or None) if first == _EACH else found.get(first)
 
 
 def file_shape(shaped: Mapping[str, Any]) -> dict[str, Any]:
     """The same the other way: each table where the file has it."""
     table = {key: value for key, value in shaped.items() if key not in DOTTED}
-    for name, (outer, inner) in DOTTED.items():
+    for name, path in reversed(DOTTED.items()):
         if name in shaped:
-            table[outer] = {inner: shaped[name], **table.get(outer, {})}
+            table = _lowered(table, path, shaped[name])
     return table
+
+
+def _lowered(table: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The table with the value at the path; a new key stands before the entries by name."""
+    first, *rest = path
+    if first == _EACH:
+        return {**table, **{name: _lowered(table.get(name, {}), tuple(rest), item) for name, item in value.items()}}
+    inner = _lowered(table.get(first, {}), tuple(rest), value) if rest else value
+    return {**table, first: inner} if first in table else {first: inner, **table}
 
 
 def as_table(settings: Settings) -> dict[str, Any]:
@@ -82,4 +117,9 @@ def _number(value: Any) -> float | int:
 
 def as_written(path: KeyPath) -> KeyPath:
     """The path of a key of the struct's shape as the file has it."""
-    return (*DOTTED[str(path[0])], *path[1:]) if path and path[0] in DOTTED else path
+    if not (path and path[0] in DOTTED):
+        return path
+    outer, *inner = DOTTED[str(path[0])]
+    if inner[0] != _EACH:
+        return (outer, *inner, *path[1:])
+    return (outer, path[1], *inner[1:], *path[2:]) if len(path) > 1 else (outer,)

@@ -23,7 +23,6 @@ from agent.models.scripted import Faults
 from agent.options import Options
 from agent.output import Output
 from agent.policy import Policy
-from agent.processes.notices import ExitNotice
 from agent.processes.registry import ProcessRegistry
 from agent.runs import RunRegistry
 from agent.skills import BadSkill, environment_of
@@ -31,6 +30,7 @@ from agent.tool_environment import environment_of_tools
 from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo_list import TodoList
 from agent.worker import Worker
+from wire.messages import ExecExit
 from wire.transcript import TranscriptError
 
 __all__ = ["BadStart", "assemble"]
@@ -44,7 +44,7 @@ def assemble(options: Options, output: Output, faults: Faults, limits: Limits | 
     """Build everything. Raises BadStart."""
     if options.extension and not options.no_extensions:
         raise BadStart(f"cannot load the extension {options.extension[0]}: this agent has no extensions")
-    cwd = os.path.realpath(Path.cwd())
+    cwd = _working_directory()
     try:
         return _assembled(options, cwd, output, faults, _limits(options, limits or Limits()))
     except (UnknownModel, BadSkill, HookFailed) as exc:
@@ -53,6 +53,23 @@ def assemble(options: Options, output: Output, faults: Faults, limits: Limits | 
         raise BadStart(f"cannot go on with the session: {exc}") from exc
     except OSError as exc:
         raise BadStart(f"cannot read {exc.filename}: {exc.strerror}") from exc
+
+
+def _working_directory() -> str:
+    """Where it works, without symbolic links. Raises BadStart."""
+    try:
+        return _text("the working directory", os.path.realpath(Path.cwd()))
+    except FileNotFoundError:
+        raise BadStart("the working directory does not exist any more") from None
+
+
+def _text(what: str, path: str) -> str:
+    """The path, for what stands in transcripts and messages. Raises BadStart for one that they cannot hold."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise BadStart(f"{what} has a name that is not UTF-8 text: {path!r}") from None
+    return path
 
 
 def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limits: Limits) -> Worker:
@@ -106,7 +123,7 @@ def _processes(output: Output, *, allow_background: bool) -> ProcessRegistry:
     def tell_change(running: int) -> None:
         output.event("background", {"running": running})
 
-    def tell_exit(notice: ExitNotice) -> None:
+    def tell_exit(notice: ExecExit) -> None:
         output.event("exec_exit", msgspec.to_builtins(notice))
 
     return ProcessRegistry(on_change=tell_change, on_exit=tell_exit, allow_background=allow_background)
@@ -157,7 +174,8 @@ def _session_directory(options: Options) -> Path | None:
 
 
 def _state_directory() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "agent")
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "agent")
+    return Path(_text("the directory for what it keeps (XDG_STATE_HOME, HOME)", str(state)))
 
 
 def _first_conversation(options: Options, store: SessionStore) -> Conversation:

@@ -16,7 +16,7 @@ from agent.approvals import Approvals, Decided, Question
 from agent.hooks import Ask, Deny, HookFailed, Hooks, ToolVerdict, UseResult
 from agent.live_call import End, Journal, LiveCall, Say
 from agent.policy import HARMLESS, Allowed, Needed, Policy, Refused, judge
-from agent.results import Result, aborted, denied, failure, of_error, of_exception, success, timed_out
+from agent.results import Result, aborted, denied, failure, is_json, of_error, of_exception, success, timed_out
 from agent.slots import Slots
 from agent.tools.base import Report, Tool, ToolContext, ToolError, ToolOutput
 from wire.entries import CallState, ImageBlock, ToolResultBlock, ToolUseBlock
@@ -214,12 +214,9 @@ def _of_any(exc: Exception) -> Result:
 
 def _encodable(outcome: _Outcome) -> _Outcome:
     """The outcome, or a failure in its place when it is no JSON: it could be neither kept nor told."""
-    try:
-        msgspec.json.encode(outcome.result)
-    except (TypeError, ValueError, RecursionError, OverflowError) as exc:
-        result = failure(f"the result is no JSON: {type(exc).__name__}", "runtime", _thrownError=True)
-        return _Outcome(CallState.FAILED, result)
-    return outcome
+    if is_json(outcome.result):
+        return outcome
+    return _Outcome(CallState.FAILED, failure("the result is no JSON", "runtime", _thrownError=True))
 
 
 def _raise_cancelled(group: BaseExceptionGroup[BaseException]) -> NoReturn:

@@ -15,14 +15,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n."""
     parent = os.getppid()
     from agent.options import UsageError, parse_options
+    from wire.streams import fill_standard_streams
 
+    fill_standard_streams()
     try:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
     except UsageError as exc:
         return _complain(str(exc), 2)
-    if options.help or options.version:
-        sys.stdout.write(_about(version=options.version))
-        return 0
     if options.mode == "rpc":
         from agent.lifeline import bind_to_parent
 
@@ -33,10 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as exc:  # noqa: BLE001 - the last edge: one clear line instead of a traceback
-        return _complain(_innermost(exc), 1)
+        return _failed(options, _innermost(exc))
 
 
 def _run(options: "Options") -> int:
+    if options.help or options.version:
+        sys.stdout.write(_about(version=options.version))
+        sys.stdout.flush()
+        return 0
     from agent.assembly import BadStart
 
     try:
@@ -45,7 +48,9 @@ def _run(options: "Options") -> int:
 
             return serve(options)
         from agent.text import run_once
+        from wire.streams import replace_what_cannot_be_encoded
 
+        replace_what_cannot_be_encoded()
         return run_once(options)
     except BadStart as exc:
         return _complain(str(exc), 1)
@@ -62,10 +67,18 @@ def _about(*, version: bool) -> str:
     return help_text(DIRECTIVES_HELP)
 
 
-def _innermost(exc: BaseException) -> str:
+def _failed(options: "Options", cause: BaseException) -> int:
+    if options.mode == "text" and isinstance(cause, BrokenPipeError):  # whoever read has gone, and knows why
+        return 1
+    return _complain(f"{type(cause).__name__}: {cause}", 1)
+
+
+def _innermost(exc: BaseException) -> BaseException:
+    from agent.output import OutputLost
+
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
-    return f"{type(exc).__name__}: {exc}"
+    return exc.__cause__ or exc if isinstance(exc, OutputLost) else exc
 
 
 def _complain(message: str, code: int) -> int:

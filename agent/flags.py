@@ -79,9 +79,13 @@ usage: agent --mode rpc [options]
        agent -p TEXT [options]
 """
 _ENDS = """\
-exit code of -p: 0 answered; 1 failed or could not start; 2 usage; 4 too many steps;
-  124 timeout; 128 + n ended by signal n
+exit code of -p: 0 answered; 1 failed or could not start; 2 usage;
+  4 too many steps; 124 timeout; 128 + n ended by signal n
+With -p the answer goes to stdout, what happens beside it to stderr. Ctrl-C
+aborts the run and the commands that it waits for, Ctrl-C again at once.
 """
+_COLUMNS = 80
+_HELP_COLUMN = 28
 
 
 def help_text(models: str) -> str:
@@ -91,5 +95,13 @@ def help_text(models: str) -> str:
 
 
 def _rows(group: Mapping[str, Flag]) -> str:
-    rows = ((f"{name} {flag.metavar}".strip(), flag.help) for name, flag in group.items())
-    return "".join(f"  {left:<34} {right}\n" for left, right in rows)
+    return "".join(_row(f"  {name} {flag.metavar}".rstrip(), flag.help) for name, flag in group.items())
+
+
+def _row(left: str, text: str) -> str:
+    """What it does stands beside it, and below it where that is too long."""
+    from textwrap import fill  # noqa: PLC0415 - only the help needs it
+
+    indent = " " * _HELP_COLUMN
+    first = f"{left:<{_HELP_COLUMN - 1}} " if len(left) < _HELP_COLUMN else f"{left}\n{indent}"
+    return first + fill(text, _COLUMNS - _HELP_COLUMN).replace("\n", f"\n{indent}") + "\n"

@@ -29,7 +29,7 @@ from agent.hook_types import (
     ToolVerdict,
     UseResult,
 )
-from agent.results import Result
+from agent.results import Result, is_json
 from wire.entries import ToolUseBlock
 
 __all__ = [
@@ -138,7 +138,7 @@ class Hooks:
                     return answer
                 case Ask(str()):
                     verdict = verdict if isinstance(verdict, Ask) else answer
-                case UseResult(data) if _is_json(data):
+                case UseResult(data) if is_json(data):
                     verdict = verdict or answer
                 case other:
                     raise self._warned(_nonsense(hook, other))
@@ -217,12 +217,4 @@ def _nonsense(hook: Hook, answer: object) -> HookFailed:
 def _is_result(answer: object, *, ok: bool) -> bool:
     if not isinstance(answer, dict) or answer.get("ok") is not ok:
         return False
-    return (ok or isinstance(answer.get("error"), str)) and _is_json(answer)
-
-
-def _is_json(value: object) -> bool:
-    try:
-        msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return False
-    return True
+    return (ok or isinstance(answer.get("error"), str)) and is_json(answer)

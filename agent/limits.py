@@ -2,6 +2,8 @@
 
 import msgspec
 
+from wire.framing import DEFAULT_MAX_LINE_BYTES
+
 __all__ = ["Limits"]
 
 
@@ -27,6 +29,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Requests about background commands that may wait at once; more are refused."""
     recorded_events: int = 2000
     """Events kept for a prompt's result; later ones are only counted."""
+    line_bytes: int = DEFAULT_MAX_LINE_BYTES
+    """The longest line that stdin may bring; a longer one ends the worker."""
     output_soft: int = 256 * 1024
     """Bytes waiting for the reader of stdout at which a run pauses."""
     output_hard: int = 8 * 1024 * 1024

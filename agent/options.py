@@ -61,6 +61,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_options(arguments: Sequence[str]) -> Options:
     """Read the arguments after the program's name; raises UsageError with one line."""
+    for argument in arguments:
+        _check_encoding(argument)
     values: dict[str, Any] = {}
     rest = list(reversed(arguments))
     while rest:
@@ -89,11 +91,19 @@ def _take_value(values: dict[str, Any], flag: Flag, value: str) -> None:
         values[flag.field] = value
 
 
+def _check_encoding(argument: str) -> None:
+    """What is kept or told later must be text."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError as exc:
+        raise UsageError(f"the argument {argument[:100]!r} is not UTF-8 text") from exc
+
+
 def _checked(values: dict[str, Any]) -> Options:
     try:
         options = msgspec.convert(values, Options, strict=False)
     except msgspec.ValidationError as exc:
-        raise UsageError(f"{exc}; see agent --help") from exc
+        raise UsageError(_misfit(values)) from exc
     if options.help or options.version:
         return options
     if options.mode == "text" and options.prompt is None:
@@ -103,3 +113,26 @@ def _checked(values: dict[str, Any]) -> Options:
     if sum((options.session is not None, options.resume_latest, options.no_session)) > 1:
         raise UsageError("--session, --continue and --no-session exclude each other")
     return options
+
+
+def _misfit(values: dict[str, Any]) -> str:
+    """Which flag's value does not fit, and what would; asked for only when one does not."""
+    types = {field.name: field.type for field in msgspec.structs.fields(Options)}
+    for name, flag in FLAGS.items():
+        value = values.get(flag.field)
+        try:
+            msgspec.convert(value, types[flag.field] | None, strict=False)
+        except msgspec.ValidationError:
+            return f"{name} {value!r} does not fit; it takes {_fitting(types[flag.field])}; see agent --help"
+    raise AssertionError(values)  # pragma: no cover - the whole is refused because of one of its parts
+
+
+def _fitting(kind: Any) -> str:
+    """What a flag of this type takes."""
+    schema: dict[str, Any] = msgspec.json.schema(kind)
+    schema = schema.get("anyOf", [schema])[0]
+    if "enum" in schema:
+        return "one of: " + ", ".join(schema["enum"])
+    if schema["type"] == "integer":
+        return f"a whole number from {schema['minimum']} on"
+    return f"a number above {schema['exclusiveMinimum']:g}"

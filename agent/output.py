@@ -10,9 +10,13 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-__all__ = ["Output", "RequestId"]
+__all__ = ["Output", "OutputLost", "RequestId"]
 
 RequestId = str | int | None
+
+
+class OutputLost(Exception):
+    """Nothing can be said any more, for the reason in ``__cause__``: the end of the process, and not of one run."""
 
 
 class Output:

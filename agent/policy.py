@@ -1,7 +1,7 @@
 """Whether a tool call may run: the rules that need no person and no hook, in one fixed order, pure.
 
-Known -> input fits -> deny list -> allow list -> list of what needs approval -> mode. The first rule that objects
-decides; hooks come after all of them and may only be stricter.
+Known -> input fits -> deny list -> list of what needs approval -> mode. The first rule that objects decides; hooks come
+after all of them and may only be stricter. The allow list (``--tools``) is part of the first: other tools do not exist.
 """
 
 from collections.abc import Mapping
@@ -24,10 +24,9 @@ _SHOWN = 100
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Tools by name. ``allow`` None: all; an empty one: none."""
+    """``deny`` and ``require_approval`` name tools."""
 
     mode: Mode = "auto"
-    allow: frozenset[str] | None = None
     deny: frozenset[str] = frozenset()
     require_approval: frozenset[str] = frozenset()
 
@@ -83,8 +82,6 @@ _Ruling: TypeAlias = tuple[Literal["allow", "ask", "deny"], str]
 def _by_lists(name: str, policy: Policy) -> _Ruling | None:
     if name in policy.deny:
         return "deny", "it is on the deny list"
-    if policy.allow is not None and name not in policy.allow:
-        return "deny", "it is not on the allow list"
     if name in policy.require_approval:
         return "ask", "it is on the list of tools that need approval"
     return None

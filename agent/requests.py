@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from agent.options import Thinking
+from agent.processes.asking import ProcessInput
 from wire.messages import EMPTY, PromptParams, TextParams
 
 __all__ = ["METHODS", "Incoming", "Refusal", "decode_params", "decode_request"]
@@ -84,19 +85,6 @@ class DecideParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
 
 
-class ProcessParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``process``: about a command in the background; the fields of the tool ``process``, which is imported late."""
-
-    action: Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
-    session_id: str | None = None
-    timeout: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    offset: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    data: Annotated[str, msgspec.Meta(max_length=1_000_000)] = ""
-    eof: bool = False
-    keys: Annotated[list[str], msgspec.Meta(max_length=1_000)] = []
-
-
 METHODS: dict[str, type[msgspec.Struct]] = {
     "prompt": PromptParams,
     "steer": TextParams,
@@ -111,7 +99,7 @@ METHODS: dict[str, type[msgspec.Struct]] = {
     "set_thinking": SetThinkingParams,
     "compact": CompactParams,
     "decide": DecideParams,
-    "process": ProcessParams,
+    "process": ProcessInput,
     "ping": _None,
     "shutdown": _None,
 }

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from agent.tools.base import ErrorType, ToolError, ToolOutput
 
-__all__ = ["Result", "aborted", "denied", "failure", "of_error", "of_exception", "success", "timed_out"]
+__all__ = ["Result", "aborted", "denied", "failure", "is_json", "of_error", "of_exception", "success", "timed_out"]
 
 Result: TypeAlias = dict[str, Any]
 
@@ -81,3 +83,12 @@ def aborted(reason: str, *, had_begun: bool) -> Result:
     """The run ended before the call had. ``reason`` is one word or a few: ``aborted``, ``timeout``."""
     advice = "Check for side effects: it had begun." if had_begun else "It had not begun."
     return failure(f"The call was ended before it was done ({reason}).", "aborted", retryable=True, note=advice)
+
+
+def is_json(value: object) -> bool:
+    """Whether it can be kept and told: what a hook or a tool answers may be anything."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True

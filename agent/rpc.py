@@ -1,7 +1,8 @@
 """``agent --mode rpc``: the worker on its pipes. Requests in on stdin, messages out on stdout, until one of them ends.
 
 End of stdin: exit code 0; SIGTERM 143, SIGINT 130, SIGHUP 129; the method ``shutdown`` 0; stdout closed by its reader
-1. In each case tool processes are stopped first, and what was already said is written if the reader takes it.
+1; a line on stdin that is too long 1. In each case tool processes are stopped first, and what was already said is
+written if the reader takes it.
 """
 
 import os
@@ -20,7 +21,7 @@ from agent.output import Output
 from agent.requests import METHODS
 from agent.server import Server
 from agent.worker import Worker
-from wire.framing import LineFramer
+from wire.framing import LineFramer, ProtocolViolation
 from wire.messages import Ready
 
 __all__ = ["converse", "serve"]
@@ -73,8 +74,8 @@ async def converse(worker: Worker, stdin: trio.abc.ReceiveStream, stdout: trio.a
                 async with trio.open_nursery() as work:
                     work.start_soon(server.work)
                     work.start_soon(_watch_signals, signals, ending, limits)
-                    await _read(stdin, server, output, limits)
-                    ending.end(0, limits.end_flush)
+                    code = await _read(stdin, server, output, limits)
+                    ending.end(code, limits.end_flush)
             with trio.move_on_after(ending.flush):
                 await output.flush()
             outer.cancel_scope.cancel()
@@ -82,13 +83,20 @@ async def converse(worker: Worker, stdin: trio.abc.ReceiveStream, stdout: trio.a
     return ending.code or 0
 
 
-async def _read(stdin: trio.abc.ReceiveStream, server: Server, output: Output, limits: Limits) -> None:
-    framer = LineFramer()
+async def _read(stdin: trio.abc.ReceiveStream, server: Server, output: Output, limits: Limits) -> int:
+    """To the end of stdin; the exit code."""
+    framer = LineFramer(limits.line_bytes)
     while data := await stdin.receive_some(_READ_BYTES):
-        for line in framer.feed(bytes(data)):
+        try:
+            lines = framer.feed(bytes(data))
+        except ProtocolViolation:
+            sys.stderr.write(f"agent: a line on stdin is longer than {limits.line_bytes} bytes\n")
+            return 1
+        for line in lines:
             if line and not line.isspace():
                 server.handle(line)
         await output.room(limits.output_hard)
+    return 0
 
 
 async def _write(output: Output, stdout: trio.abc.SendStream, ending: _Ending) -> None:

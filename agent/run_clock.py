@@ -13,11 +13,6 @@ class RunClock:
         self._left = seconds
         self._since: float | None = None
 
-    @property
-    def ran_out(self) -> bool:
-        """Whether the time was over before the run was."""
-        return self.scope.cancelled_caught
-
     def go_on(self) -> None:
         """Let the time pass; harmless when it does."""
         if self._since is None:

@@ -44,8 +44,6 @@ class RunRegistry:
     def __init__(self, say: Callable[[str, dict[str, Any]], Any]) -> None:
         self._say = say
         self._active: Run | None = None
-        self._idle = trio.Event()
-        self._idle.set()
         self.latest: Run | None = None
 
     @property
@@ -61,22 +59,15 @@ class RunRegistry:
     def set_active_run(self, run: Run) -> None:
         """This one is it from now on; a run that it replaces can end nothing but itself."""
         reason = "run_started" if self._active is None else "run_replaced"
-        if self._active is None:
-            self._idle = trio.Event()
         self._active = self.latest = run
         self._say("state_changed", {"state": "processing", "reason": reason, "run_id": run.run_id})
 
     def clear_active_run(self, run: Run) -> bool:
-        """It is over; whether it was the active one. Whoever waited for that is woken."""
+        """It is over; whether it was the active one. What waits for that waits in the ``Lane``."""
         if self._active is not run:
             active = "none" if self._active is None else self._active.run_id
             sys.stderr.write(f"agent: handle_mismatch: run {run.run_id} ended, the active run is {active}\n")
             return False
         self._active = None
         self._say("state_changed", {"state": "idle", "reason": "run_completed", "run_id": run.run_id})
-        self._idle.set()
         return True
-
-    async def wait_idle(self) -> None:
-        """Return once no run is active."""
-        await self._idle.wait()

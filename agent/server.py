@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import trio
 
 from agent.lane import LATER, Lane, answer_with
@@ -12,7 +11,8 @@ from agent.methods.runs import RunMethods
 from agent.methods.sessions import SessionMethods
 from agent.methods.state import StateMethods
 from agent.output import RequestId
-from agent.requests import Incoming, ProcessParams, Refusal, decode_params, decode_request
+from agent.processes.asking import ProcessInput
+from agent.requests import Incoming, Refusal, decode_params, decode_request
 from agent.worker import Worker
 from wire.transcript import TranscriptError
 
@@ -59,7 +59,7 @@ class Server:
         return self._methods[request.method](params, request.id)
 
     async def work(self) -> None:
-        """Everything that takes time, until cancelled; then the conversation is given back."""
+        """Everything that takes time, until cancelled; then all commands are stopped."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._worker.brain.processes.run)
             self._processes = nursery
@@ -69,23 +69,22 @@ class Server:
             finally:
                 self._processes = None
 
-    def _process(self, params: ProcessParams, request_id: RequestId) -> Any:
+    def _process(self, params: ProcessInput, request_id: RequestId) -> Any:
         """It may wait for the end of a command, and holds nobody up meanwhile."""
         worker, nursery = self._worker, self._processes
         registry = worker.brain.processes
         if nursery is None:
             raise Refusal("busy", "the worker is only beginning, or ending")
-        if not _is_for_all(params) and registry.get(params.session_id or "", worker.conversation.header.id) is None:
+        if not params.is_for_all and registry.get(params.session_id or "", worker.conversation.header.id) is None:
             raise Refusal("not_found", f"there is no background process {params.session_id!r}")
         if len(nursery.child_tasks) > worker.limits.queued_processes:
             raise Refusal("busy", f"{worker.limits.queued_processes} requests about processes wait already")
 
         async def work() -> Any:
-            from agent.tools.process import ProcessInput, act  # noqa: PLC0415 - first needed here, long after the start
+            from agent.tools.process import act  # noqa: PLC0415 - first needed here, long after the start
 
-            arguments = msgspec.convert(params, ProcessInput, from_attributes=True)
             scope = worker.conversation.header.id
-            output = await act(arguments, registry, scope, worker.brain.reach.outputs)
+            output = await act(params, registry, scope, worker.brain.reach.outputs)
             return {"text": output.text, **output.details}
 
         nursery.start_soon(answer_with, worker.output, request_id, work)
@@ -104,7 +103,3 @@ class Server:
             return self._lane.put(request_id, work)
         self._end()
         return {}
-
-
-def _is_for_all(params: ProcessParams) -> bool:
-    return params.action == "list" or (params.action == "clear" and params.session_id is None)

@@ -18,14 +18,13 @@ from pathlib import Path
 
 import msgspec
 
+from agent.tool_environment import may_be_set
+
 __all__ = ["BadSkill", "Skill", "SkillView", "environment_of", "read_skill"]
 
 _MAX_BYTES = 256 * 1024
 _MAX_VARIABLES = 100
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NEVER = frozenset({"PATH", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "BASH_ENV", "ENV", "IFS", "SHELLOPTS"})
-_NEVER_PREFIXES = ("LD_", "DYLD_", "POOL_")
-"""What makes programs run that nobody named, and the marks by which a worker's processes are found."""
 
 
 class BadSkill(ValueError):
@@ -60,7 +59,7 @@ def read_skill(path: Path) -> Skill:
     with file.open("rb") as opened:
         fields, env = _front_matter(opened.read(_MAX_BYTES).decode(errors="replace"))
     for name in env:
-        if not _VARIABLE.fullmatch(name) or name in _NEVER or name.startswith(_NEVER_PREFIXES):
+        if not _VARIABLE.fullmatch(name) or not may_be_set(name):
             raise BadSkill(f"the skill {file} may not set the variable {name}")
     if len(env) > _MAX_VARIABLES:
         raise BadSkill(f"the skill {file} sets {len(env)} variables, more than {_MAX_VARIABLES}")

@@ -1,10 +1,11 @@
 """What a person sees of one run in a terminal: the answer on stdout, on stderr what happens beside it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from agent.approvals import Approvals
-from agent.output import Output
+from agent.output import Output, OutputLost
 from wire.call_lines import CallLines
 from wire.call_texts import call_words
 from wire.messages import ToolCallView
@@ -36,14 +37,16 @@ class Terminal(Output):
     def pieces(self, name: str, parts: Sequence[str], run_id: str) -> None:  # noqa: ARG002 - the interface's
         """Show what belongs to the answer."""
         if name == "assistant_message":
-            self._stage.answer("".join(parts))
-            self._stage.flush()
+            with _losses_told():
+                self._stage.answer("".join(parts))
+                self._stage.flush()
 
     def event(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
         """Show what a person wants to see; the rest is for programs."""
         tell = self._telling.get(name)
         if tell is not None:
-            tell(data)
+            with _losses_told():
+                tell(data)
         return {"event": name, "data": {**data, "seq": self.next_seq()}}
 
     def _tool(self, data: dict[str, Any]) -> None:
@@ -89,3 +92,12 @@ class Terminal(Output):
 
     def _exec_exit(self, data: dict[str, Any]) -> None:
         self._stage.note(f"· {data['summary']}")
+
+
+@contextmanager
+def _losses_told() -> Iterator[None]:
+    """A stream that takes no more is no defect of the run that has something to say."""
+    try:
+        yield
+    except OSError as exc:
+        raise OutputLost(str(exc)) from exc

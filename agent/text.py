@@ -69,16 +69,7 @@ async def _answered(worker: Worker, run: Run, stage: Stage) -> PromptResult:
     async with trio.open_nursery() as nursery:
         await nursery.start(processes.run)
         await worker.begin()
-        turn = Turn(
-            run,
-            conversation=worker.conversation,
-            brain=worker.brain,
-            compactor=worker.compactor,
-            inbox=worker.inbox,
-            output=worker.output,
-            limits=worker.limits,
-        )
-        result = await turn.execute()
+        result = await Turn(run, worker).execute()
         if processes.in_background:
             stage.note(f"! commands that still ran in the background are stopped: {processes.in_background}")
         await processes.aclose()

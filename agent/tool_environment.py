@@ -1,11 +1,14 @@
-"""What of a worker's environment its tools' commands see: all but the keys with which models are paid for. Pure.
+"""The environment of tools' commands: all of the worker's but the keys with which models are paid for. Pure.
 
-A command is chosen by a model and may print, or send, whatever it finds.
+A command is chosen by a model and may print, or send, whatever it finds. What a model's call or a skill adds may not
+make it another command.
 """
 
 from collections.abc import Collection, Mapping
 
-__all__ = ["PROVIDER_KEYS", "environment_of_tools"]
+from agent.processes.tree import MARK_VARIABLE
+
+__all__ = ["PROVIDER_KEYS", "environment_of_tools", "may_be_set"]
 
 PROVIDER_KEYS = frozenset(
     {
@@ -19,7 +22,18 @@ PROVIDER_KEYS = frozenset(
 )
 """Variables in which providers of models look for a key."""
 
+_NEVER_SET = frozenset(
+    {"PATH", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", MARK_VARIABLE}
+)
+_NEVER_SET_PREFIXES = ("LD_", "DYLD_", "POOL_")
+"""What makes other programs run than the command names, and the marks by which a command's processes are found."""
+
 
 def environment_of_tools(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
     """The environment without the providers' keys, but those that are ``allowed`` by name."""
     return {name: value for name, value in environment.items() if name not in PROVIDER_KEYS or name in allowed}
+
+
+def may_be_set(name: str) -> bool:
+    """Whether a model's call, or a skill, may give this variable to a command."""
+    return name not in _NEVER_SET and not name.startswith(_NEVER_SET_PREFIXES)

@@ -1,24 +1,21 @@
 """One run, from a prompt to its end: bounded in time, abortable at any moment, and settled whatever happened."""
 
+import sys
 from typing import Any
 
 import msgspec
 import trio
 
-from agent.brain import Brain
 from agent.client_tools import view_of
-from agent.compactor import Compactor
-from agent.conversation import Conversation
 from agent.hook_types import AgentEnd, AgentStart
-from agent.inbox import Inbox
-from agent.limits import Limits
 from agent.model_caller import ModelCaller
 from agent.models.base import ModelError
-from agent.output import Output
+from agent.output import OutputLost
 from agent.run_clock import RunClock
 from agent.runs import Run
 from agent.steps import Steps
 from agent.voice import RunVoice
+from agent.worker import Worker
 from wire.messages import PromptResult, StopReason
 from wire.transcript import TranscriptError
 
@@ -26,43 +23,33 @@ __all__ = ["Turn"]
 
 
 class Turn:
-    """The execution of one ``Run``; used once."""
+    """The execution of one ``Run`` in the conversation that the worker has when this is made; used once."""
 
-    def __init__(
-        self,
-        run: Run,
-        *,
-        conversation: Conversation,
-        brain: Brain,
-        compactor: Compactor,
-        inbox: Inbox,
-        output: Output,
-        limits: Limits,
-    ) -> None:
+    def __init__(self, run: Run, worker: Worker) -> None:
         self._run = run
-        self._conversation = conversation
-        self._brain = brain
-        self._compactor = compactor
-        self._inbox = inbox
-        self._limits = limits
-        self._clock = RunClock(limits.run_timeout)
-        self._voice = RunVoice(output, run.run_id, limits.recorded_events)
+        self._conversation = worker.conversation
+        self._brain = worker.brain
+        self._compactor = worker.compactor
+        self._inbox = worker.inbox
+        self._limits = worker.limits
+        self._clock = RunClock(self._limits.run_timeout)
+        self._voice = RunVoice(worker.output, run.run_id, self._limits.recorded_events)
         self._caller = ModelCaller(
             run,
-            conversation=conversation,
-            brain=brain,
-            compactor=compactor,
+            conversation=self._conversation,
+            brain=self._brain,
+            compactor=self._compactor,
             voice=self._voice,
-            output=output,
-            limits=limits,
+            output=worker.output,
+            limits=self._limits,
         )
         self._steps = Steps(
             run,
-            conversation=conversation,
-            brain=brain,
+            conversation=self._conversation,
+            brain=self._brain,
             caller=self._caller,
-            inbox=inbox,
-            limits=limits,
+            inbox=self._inbox,
+            limits=self._limits,
             say=self._say,
         )
 
@@ -90,6 +77,10 @@ class Turn:
                     return await self._go(), None
                 except (ModelError, TranscriptError) as exc:
                     return "error", str(exc)
+                except OutputLost:
+                    raise
+                except Exception as exc:  # noqa: BLE001 - a defect ends one run, and as every other end does: told
+                    return "error", _told(exc)
             where = " while the conversation was being compacted" if self._compactor.cut_short else ""
             return "timeout", f"the run took longer than {self._limits.run_timeout:g} s{where}"
         return "aborted", None
@@ -139,3 +130,12 @@ class Turn:
                 self._clock.pause()  # it is a person's time that passes
             else:
                 self._clock.go_on()
+
+
+def _told(defect: BaseException) -> str:
+    """What is said of it, to the user and to whoever looks after the worker."""
+    while isinstance(defect, BaseExceptionGroup):
+        defect = defect.exceptions[0]
+    words = f"internal error: {type(defect).__name__}: {defect}"
+    sys.stderr.write(f"agent: {words}\n")
+    return words

@@ -1,7 +1,4 @@
-"""How fast the bundled worker is: spawn to first ping, a prompt's round trip, resuming a long transcript.
-
-``python -m benchmarks.bench_agent [rounds]``
-"""
+"""What the bundled worker costs: to the first ping, to resume a long session, a prompt, fifty commands that wait."""
 
 import contextlib
 import os
@@ -14,19 +11,118 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from agent.history.hygiene import Rules, clean
-from wire.entries import (
-    MessageEntry,
-    SessionHeader,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    TranscriptMessage,
-)
+from benchmarks.harness import Result, result
+from wire.entries import MessageEntry, SessionHeader, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.transcript import TranscriptWriter, read_entries
 
-MESSAGES = 10_000
+_MESSAGES = 10_000
+_ROUNDS = 7
+_PROMPTS = 100
+_COMMANDS = 50
+_IDLE_SECONDS = 3.0
+
+
+def run() -> list[Result]:
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+        path = Path(place, "long.jsonl")
+        _write_long_transcript(path)
+        first_ping("--no-session")  # bytecode, and the disk's cache
+        return [*_starting(path), *_answering(place), _idling()]
+
+
+# --- what is measured -------------------------------------------------------------------------------------------------
+
+
+def _starting(path: Path) -> list[Result]:
+    bare = _median_ms(_bare_imports)
+    messages = [entry.message for entry in read_entries(path) if isinstance(entry, MessageEntry)]
+    return [
+        result(
+            "agent: spawn to first ping",
+            _median_ms(lambda: first_ping("--no-session")),
+            "ms",
+            baseline=bare,
+            baseline_name="ms python importing trio and msgspec",
+            at_most=150.0,
+        ),
+        result(
+            f"agent: switch to a session of {_MESSAGES:,} messages",
+            _median_ms(lambda: _switch(path)),
+            "ms",
+            baseline=_median_ms(lambda: _timed(lambda: list(read_entries(path)))),
+            baseline_name="ms reading the transcript",
+            at_most=300.0,
+        ),
+        result(
+            f"agent: cleaning {_MESSAGES:,} messages for a model",
+            _median_ms(lambda: _timed(lambda: clean(messages, Rules()))),
+            "ms",
+        ),
+    ]
+
+
+def _answering(place: str) -> list[Result]:
+    memory, disk = (
+        statistics.median(prompts(*flags) * 1000 for _ in range(3))
+        for flags in (("--no-session",), ("--session-dir", place))
+    )
+    return [
+        result(
+            "agent: a prompt with one tool call, on disk",
+            disk,
+            "ms",
+            baseline=memory,
+            baseline_name="ms without a transcript",
+        )
+    ]
+
+
+def _idling() -> Result:
+    """Of a worker with many commands in the background that say nothing: nothing may be asked again and again."""
+    call = 'TOOL:exec {"command":"exec sleep 600","background":true} '
+    with worker("--no-session") as process:
+        ask(process, "prompt", text=f"{call * _COMMANDS} PARALLEL ECHO:begun")
+        assert len(psutil.Process(process.pid).children()) == _COMMANDS
+        before = _processor_seconds(process.pid)
+        time.sleep(_IDLE_SECONDS)
+        used = _processor_seconds(process.pid) - before
+    name = f"agent: idle with {_COMMANDS} commands in the background"
+    return result(name, used / _IDLE_SECONDS * 1000, "ms CPU a second", at_most=1.0)
+
+
+def _processor_seconds(pid: int) -> float:
+    """All that the process has used, to the nanosecond; elsewhere than on Linux to the tick."""
+    threads = [int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    if threads:
+        return sum(threads) / 1e9
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def _switch(path: Path) -> float:
+    with worker("--session-dir", str(path.parent)) as process:
+        ask(process, "ping")
+        return _timed(lambda: ask(process, "switch_session", session_file=str(path)))
+
+
+def _bare_imports() -> float:
+    return _timed(lambda: subprocess.run([sys.executable, "-P", "-c", "import trio, msgspec"], check=True))
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def _median_ms(once: Callable[[], float]) -> float:
+    return statistics.median(once() * 1000 for _ in range(_ROUNDS))
+
+
+# --- talking to one ---------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -60,18 +156,19 @@ def first_ping(*arguments: str) -> float:
         return time.perf_counter() - begun
 
 
-def prompts(count: int, *arguments: str) -> float:
+def prompts(*arguments: str) -> float:
+    """Seconds that one prompt takes."""
     with worker(*arguments) as process:
         ask(process, "prompt", text="warm")
         begun = time.perf_counter()
-        for _ in range(count):
+        for _ in range(_PROMPTS):
             ask(process, "prompt", text='TOOL:read {"path":"none"}')
-        return (time.perf_counter() - begun) / count
+        return (time.perf_counter() - begun) / _PROMPTS
 
 
-def long_transcript(path: Path) -> None:
+def _write_long_transcript(path: Path) -> None:
     writer = TranscriptWriter.create(path, SessionHeader(1, "long", "2026-01-31T10:00:00Z", str(path.parent)))
-    for number in range(MESSAGES // 4):
+    for number in range(_MESSAGES // 4):
         call = f"c{number}"
         turn = [
             TranscriptMessage("user", [TextBlock(f"do the thing number {number} " + "word " * 40)]),
@@ -83,41 +180,3 @@ def long_transcript(path: Path) -> None:
             writer.append(MessageEntry(4 * number + offset + 1, 1.0, message))
     writer.sync()
     writer.close()
-
-
-def measure(label: str, rounds: int, once: Callable[[], float]) -> None:
-    times = sorted(once() * 1000 for _ in range(rounds))
-    print(f"{label:<46} {statistics.median(times):8.1f} ms median  {times[0]:8.1f} best  {times[-1]:8.1f} worst")
-
-
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)
-        path = Path(place, "long.jsonl")
-        long_transcript(path)
-        messages = [entry.message for entry in read_entries(path) if isinstance(entry, MessageEntry)]
-
-        def switch() -> float:
-            with worker("--session-dir", place) as process:
-                ask(process, "ping")
-                begun = time.perf_counter()
-                ask(process, "switch_session", session_file=str(path))
-                return time.perf_counter() - begun
-
-        def hygiene() -> float:
-            begun = time.perf_counter()
-            clean(messages, Rules())
-            return time.perf_counter() - begun
-
-        first_ping("--no-session")
-        measure("spawn to first ping", rounds, lambda: first_ping("--no-session"))
-        measure(f"switch_session to {MESSAGES:,} messages", rounds, switch)
-        measure(f"spawn with --session of {MESSAGES:,} to ping", rounds, lambda: first_ping("--session", str(path)))
-        measure(f"hygiene of {MESSAGES:,} messages", rounds, hygiene)
-        measure("prompt with one tool call, no transcript", 3, lambda: prompts(100, "--no-session"))
-        measure("prompt with one tool call, on disk", 3, lambda: prompts(100, "--session-dir", place))
-
-
-if __name__ == "__main__":
-    main()

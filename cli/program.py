@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli import attach, config, conversations, events, machine, sessions, supervisor, views
+from cli import attach, config, conversations, cron, events, heartbeat, machine, sessions, supervisor, views
 from errors import PoolError
 
 __all__ = ["main"]
@@ -33,6 +33,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
         attach.attach,
         sessions.sessions,
     ),
+    "By themselves": (heartbeat.heartbeat, cron.cron),
     "What is going on": (
         views.status,
         views.top,
@@ -69,7 +70,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        from doors.streams import fill_standard_streams
+        from wire.streams import fill_standard_streams
 
         fill_standard_streams()
         try:

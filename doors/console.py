@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console, RenderableType
 
+from doors.autonomy_views import heartbeats_view, job_text, jobs_view
 from doors.control_client import WORK_SECONDS, ControlClient
 from doors.doctor import Check, Verdict
 from doors.route_view import route_view
@@ -37,6 +38,9 @@ _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
     "waiting.list": waiting_table,
     "sessions.history": history_view,
     "events.peek": system_events_table,
+    "heartbeat.status": heartbeats_view,
+    "cron.list": jobs_view,
+    "cron.get": job_text,
 }
 _ASKING_VIEWS: dict[str, Callable[[Any, int, str], RenderableType]] = {
     "status": status_view,

@@ -106,6 +106,10 @@ class Stream:
         finally:
             self._wire.forget(self._address)
 
+    def take_any_time(self) -> None:
+        """Wait without a limit from now on."""
+        self._deadline = None
+
     def _receive(self) -> Arrived:
         try:
             return self._wire.receive(self._address, self._deadline)

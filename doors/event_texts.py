@@ -7,21 +7,26 @@ from typing import Any
 import msgspec
 
 from doors.envelopes import read_envelopes
-from doors.texts import clean, span
+from doors.texts import clean
+from wire.call_texts import call_words, end_words, error_words
 from wire.envelope import EventEnvelope
 from wire.framing import DECODE_ERRORS
+from wire.messages import CallDetails, ToolCallView
 
 __all__ = [
     "TEXT_KINDS",
     "TextPiece",
+    "ToolData",
     "answer_text",
     "approve_command",
     "call_text",
     "command_line",
     "data_of",
+    "decision_commands",
     "fields",
     "piece_of",
     "tell",
+    "tool_of",
 ]
 
 TEXT_KINDS = {"text_chunk": "text", "text_snapshot": "text", "think_chunk": "think", "think_snapshot": "think"}
@@ -37,7 +42,17 @@ class TextPiece(msgspec.Struct, frozen=True, gc=False):
     text: str = ""
 
 
+class ToolData(msgspec.Struct, frozen=True):
+    """The data of the events of a tool call: ``tool:start``, ``tool:update``, ``tool:error``, ``tool:end``."""
+
+    call: ToolCallView
+    tail: str = ""
+    error: Any = None
+    details: CallDetails | None = None
+
+
 _pieces = msgspec.json.Decoder(TextPiece)
+_tools = msgspec.json.Decoder(ToolData)
 
 
 def piece_of(event: EventEnvelope) -> str:
@@ -47,6 +62,14 @@ def piece_of(event: EventEnvelope) -> str:
     except DECODE_ERRORS:
         return ""
     return piece.delta or piece.text
+
+
+def tool_of(event: EventEnvelope) -> ToolData | None:
+    """The data of an event of a tool call; None where it cannot be read."""
+    try:
+        return _tools.decode(event.data)
+    except DECODE_ERRORS:
+        return None
 
 
 def answer_text(events: msgspec.Raw) -> str:
@@ -73,19 +96,25 @@ def tell(event: EventEnvelope, place: str = "") -> list[str]:
         del data["session"]  # the event is of that session: said once is enough
     lines = [_WORDS.get(event.type, fields)(data)]
     if event.type == "permission_required":
-        lines.append(approve_command(data, event.session, place))
+        lines += decision_commands(data, event.session, place)
     return lines
 
 
 def call_text(data: Mapping[str, Any]) -> str:
     """The tool call that an event is about: its name and the beginning of its input."""
     call = _part(data, "call")
-    return _join(call.get("name"), call.get("input_preview"))
+    return call_words(call.get("name"), call.get("input_preview"))
 
 
 def approve_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
     """What to type so that the call may go on."""
     return command_line("approve", str(_part(data, "call").get("id", "")), session=session, place=place)
+
+
+def decision_commands(data: Mapping[str, Any], session: str, place: str = "") -> list[str]:
+    """What to type so that the call may go on, or may not."""
+    deny = command_line("deny", str(_part(data, "call").get("id", "")), session=session, place=place)
+    return [approve_command(data, session, place), f'{deny} --note "why not"']
 
 
 def command_line(name: str, argument: str, *, session: str | None, place: str) -> str:
@@ -127,13 +156,44 @@ def _start(data: Mapping[str, Any]) -> str:
 
 
 def _tool_end(data: Mapping[str, Any]) -> str:
-    milliseconds = _part(data, "call").get("duration_ms")
-    took = f"({span(milliseconds / 1000)})" if isinstance(milliseconds, int | float) else None
-    return _join(call_text(data), took)
+    return _tool_words(data, lambda tool: end_words(tool.call, tool.details).words)
 
 
 def _tool_error(data: Mapping[str, Any]) -> str:
-    return f"{clean(_part(data, 'call').get('name'))} failed: {clean(_message(data.get('error')))}"
+    return _tool_words(data, lambda tool: error_words(tool.call, _message(tool.error), tool.details).words)
+
+
+def _tool_update(data: Mapping[str, Any]) -> str:
+    return _tool_words(data, lambda tool: "".join(line for line in tool.tail.splitlines()[-1:]))
+
+
+def _tool_words(data: Mapping[str, Any], words: Callable[[ToolData], str]) -> str:
+    try:
+        tool = msgspec.convert(data, ToolData)
+    except msgspec.ValidationError:
+        return fields(data)
+    return clean(f"{call_text(data)}: {words(tool)}")
+
+
+def _resumed(data: Mapping[str, Any]) -> str:
+    """A former worker was cut off in the midst of these calls."""
+    sealed = data.get("sealed")
+    count = len(sealed) if isinstance(sealed, list) else 0
+    return f"the session was interrupted; tool calls sealed: {count}"
+
+
+def _compaction_start(data: Mapping[str, Any]) -> str:
+    return f"the conversation is being compacted ({clean(data.get('reason'))})"
+
+
+def _compaction_end(data: Mapping[str, Any]) -> str:
+    if data.get("error"):
+        return f"the conversation could not be compacted: {clean(data['error'])}"
+    return "the conversation was not compacted" if data.get("aborted") else "the conversation is compacted"
+
+
+def _exec_exit(data: Mapping[str, Any]) -> str:
+    return clean(data.get("summary"))
 
 
 def _message(error: Any) -> Any:
@@ -162,16 +222,43 @@ def _trouble(data: Mapping[str, Any]) -> str:
     return f"{_join(data.get('severity'), data.get('phase'))}: {clean(data.get('message'))}"
 
 
+def _alert(data: Mapping[str, Any]) -> str:
+    """Something that an agent tells, though nobody has asked."""
+    files = data.get("media")
+    shown = [f"(and {len(files)} files)"] if isinstance(files, list) and files else []
+    return _join(data.get("agent"), "->", f"{clean(data.get('to'))}:", data.get("text"), *shown)
+
+
+def _heartbeat(data: Mapping[str, Any]) -> str:
+    """What came of a beat, or of bringing what it told to somebody."""
+    what = _join(data.get("state"), data.get("skipped"), separator=": ")
+    to, why = data.get("to"), data.get("error") or data.get("problem") or data.get("text")
+    said = _join(data.get("agent"), f"({clean(data.get('reason'))})", what, to and f"-> {to}")
+    return _join(said, why, separator=": ")
+
+
+def _cron(data: Mapping[str, Any]) -> str:
+    return _join(data.get("job"), data.get("status"), data.get("error"), separator=": ")
+
+
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "run:accepted": _accepted,
     "run:start": _start,
     "tool:start": call_text,
+    "tool:update": _tool_update,
     "tool:end": _tool_end,
-    "tool_executed": _tool_end,
+    "tool_executed": call_text,
     "tool:error": _tool_error,
+    "agent_resumed": _resumed,
+    "compaction:start": _compaction_start,
+    "compaction:end": _compaction_end,
+    "exec_exit": _exec_exit,
     "done": _done,
     "permission_required": call_text,
     "permission_decided": _decided,
     "state_changed": _state,
+    "alert": _alert,
+    "heartbeat": _heartbeat,
+    "cron": _cron,
     "error": _trouble,
 }

@@ -7,15 +7,14 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from doors.envelopes import read_envelopes, split_envelopes
-from doors.event_texts import TEXT_KINDS, approve_command, call_text, data_of, piece_of, tell
-from doors.styles import BOLD, DIM, PLAIN, wants_styles
-from doors.texts import clean, clean_stream
+from doors.event_texts import TEXT_KINDS, ToolData, call_text, data_of, decision_commands, piece_of, tell, tool_of
+from doors.styles import BOLD, DIM
 from errors import PoolError
+from wire.call_lines import CallLines
 from wire.envelope import EventEnvelope
+from wire.stage import Stage
 
 __all__ = ["JsonView", "TextView", "View"]
-
-_PREVIEW_CHARS = 100
 
 
 class View(Protocol):
@@ -45,16 +44,10 @@ class TextView:
         self, out: TextIO, err: TextIO, env: Mapping[str, str], *, thinking: bool = False, place: str = ""
     ) -> None:
         """``thinking``: show the reasoning too. ``place``: the options by which shown commands find the supervisor."""
-        self._out = out
-        self._err = err
+        self._stage = Stage(out, err, env)
+        self._calls = CallLines(self._stage)
         self._kinds = frozenset({"text", "think"} if thinking else {"text"})
         self._place = place
-        self._filter = clean_stream if out.isatty() else str
-        self._is_shared = out.isatty() and err.isatty()
-        self._is_coloured = err.isatty() and wants_styles(env)
-        self._at_line_start = True
-        self._is_thinking = False
-        self._has_text = False
 
     def show(self, events: msgspec.Raw) -> None:
         """Draw the envelopes of one push, and flush once."""
@@ -63,16 +56,17 @@ class TextView:
                 for event in group:
                     self._tell(event)
             elif kind in self._kinds:
-                (self._write if kind == "text" else self._think)("".join(map(piece_of, group)))
-        self._out.flush()
+                show = self._stage.answer if kind == "text" else self._stage.aside
+                show("".join(map(piece_of, group)))
+        self._stage.flush()
 
     def end(self, outcome: dict[str, Any]) -> None:
         """The last line end, the whole text where no pieces of it came, and the files that came beside it."""
-        if not self._has_text:
-            self._write(outcome.get("text") or "")
-        self.close()
+        if not self._stage.has_answer:
+            self._stage.answer(outcome.get("text") or "")
+        self._stage.close()
         for media in outcome.get("media") or ():
-            self._note(f"· file {media['path']}", cut=False)
+            self._stage.note(f"· file {media['path']}", whole=True)
 
     def fail(self, error: PoolError) -> None:  # noqa: ARG002  # the command line prints the error itself
         """Leave the cursor at the start of a line."""
@@ -80,61 +74,50 @@ class TextView:
 
     def close(self) -> None:
         """End the line that was begun."""
-        self._end_thought()
-        if not self._at_line_start:
-            self._write("\n")
-        self._out.flush()
-
-    def _write(self, text: str) -> None:
-        text = self._filter(text)
-        if text:
-            self._end_thought()
-            self._out.write(text)
-            self._has_text = True
-            self._at_line_start = text.endswith("\n")
-
-    def _think(self, text: str) -> None:
-        if not self._is_thinking:
-            self._make_room()
-            self._is_thinking = True
-        text = clean_stream(text)
-        self._err.write(f"{DIM}{text}{PLAIN}" if self._is_coloured else text)
-        self._err.flush()
-
-    def _end_thought(self) -> None:
-        if self._is_thinking:
-            self._is_thinking = False
-            self._err.write("\n")
-            self._err.flush()
+        self._stage.close()
 
     def _tell(self, event: EventEnvelope) -> None:
-        match event.type:
+        tool = tool_of(event) if event.type.startswith("tool:") else None
+        if tool is not None:
+            self._tell_tool(event.type, tool)
+        elif event.type == "permission_required":
+            self._ask(event)
+        elif event.type in _MARKS and not _is_grave(event):
+            mark = _MARKS[event.type]
+            self._stage.note(f"{mark} {tell(event)[0]}", style=DIM if mark == "·" else "")
+
+    def _tell_tool(self, type_: str, tool: ToolData) -> None:
+        match type_:
             case "tool:start":
-                self._note(f"· {call_text(data_of(event))}")
+                self._calls.start(tool.call)
+            case "tool:update":
+                self._calls.update(tool.tail)
             case "tool:error":
-                self._note(f"! {tell(event)[0]}")
-            case "error" if data_of(event).get("severity") == "warn":  # a graver one ends the run, and is told then
-                self._note(f"! {tell(event)[0]}")
-            case "permission_required":
-                data = data_of(event)
-                self._note(f"? needs your approval: {call_text(data)}")
-                self._note(f"  {approve_command(data, event.session, self._place)}", cut=False, style=BOLD)
-            case "permission_decided":
-                self._note(f"· {tell(event)[0]}")
+                self._calls.error(tool.call, tool.error, tool.details)
+            case "tool:end":
+                self._calls.end(tool.call, tool.details)
 
-    def _note(self, text: str, *, cut: bool = True, style: str = DIM) -> None:
-        line = clean(text)[:_PREVIEW_CHARS] if cut else clean(text)
-        self._end_thought()
-        self._make_room()
-        self._err.write(f"{style}{line}{PLAIN}\n" if self._is_coloured else f"{line}\n")
-        self._err.flush()
+    def _ask(self, event: EventEnvelope) -> None:
+        data = data_of(event)
+        self._stage.note(f"? needs your approval: {call_text(data)}", style="")
+        for command in decision_commands(data, event.session, self._place):
+            self._stage.note(f"  {command}", whole=True, style=BOLD)
 
-    def _make_room(self) -> None:
-        """On a terminal both streams share the line that the answer has begun."""
-        self._out.flush()
-        if self._is_shared and not self._at_line_start:
-            self._err.write("\n")
-            self._at_line_start = True
+
+_MARKS = {
+    "error": "!",
+    "agent_resumed": "!",
+    "permission_decided": "·",
+    "compaction:start": "·",
+    "compaction:end": "·",
+    "exec_exit": "·",
+}
+"""What is told beside the answer in a line, and the mark before it; nothing else is."""
+
+
+def _is_grave(event: EventEnvelope) -> bool:
+    """An error that ends the run is told then."""
+    return event.type == "error" and data_of(event).get("severity") != "warn"
 
 
 def _text_kind(event: EventEnvelope) -> str | None:

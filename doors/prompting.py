@@ -47,6 +47,8 @@ def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, 
             is_known = True
             for pushed in batch:
                 view.show(pushed.data.events)
+                if _asks_a_person(bytes(pushed.data.events)):
+                    stream.take_any_time()  # the run's clock stands still until somebody has answered
     except KeyboardInterrupt:
         view.close()
         _abort(client.path, params)
@@ -109,6 +111,11 @@ def check_outcome(outcome: dict[str, Any]) -> None:
 def _patience(timeout: float | None) -> float | None:
     """How long to listen: the supervisor keeps the timeout itself, and only a stopped one is late by so much."""
     return None if not timeout else timeout + _SUPERVISOR_LATE
+
+
+def _asks_a_person(events: bytes) -> bool:
+    """Whether one of these envelopes is a question; inside of a text each quotation mark would have its backslash."""
+    return b'"type":"permission_required"' in events or b'"type":"ui_request"' in events
 
 
 def _abort(path: Path, params: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from doors.autonomy_views import autonomy_lines
 from doors.layout import UNBOUNDED, Column, make_table
 from doors.questions import question_lines, short_key
 from doors.texts import clean, percent, size, span
@@ -194,6 +195,7 @@ def _gateway_lines(gateway: Record, place: str) -> list[Text]:
     lines.append(
         Text(clean(f"events    head {gateway['events']['head']}  {gateway['events']['sleeping']} readers waiting"))
     )
+    lines += autonomy_lines(gateway["autonomy"])
     if store["degraded"]:
         trouble = (
             f"REFUSED: {store['last_error']}; {store['rows_waiting']} rows are held in memory, {store['lost']} lost"

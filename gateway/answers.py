@@ -61,6 +61,8 @@ class Answers:
         await self._deliver(turn, parts)
 
     def _stream(self, turn: Turn, type_: TextKind, pieces: list[msgspec.Raw]) -> None:
+        if turn.leader.request.is_quiet:
+            return
         self._bus.publish_text(turn.session, type_, pieces, run_id=turn.leader.request.run_id)
 
     def _end_text(self, turn: Turn) -> None:
@@ -95,7 +97,7 @@ class Answers:
 
     async def sent(self, turn: Turn, answer: Answer) -> None:
         """The turn's runs have been told."""
-        if not answer.rest.silent:
+        if not (answer.rest.silent or turn.leader.request.is_quiet):
             await self._tell_sent(turn, answer.rest)
 
     # --- hooks and files ----------------------------------------------------------------------------------------------

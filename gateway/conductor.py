@@ -89,6 +89,12 @@ class Conductor:
         leases = (turn.lease for turn in self._turns.values() if turn.session == session)
         return next((lease for lease in leases if lease is not None), None)
 
+    def is_busy(self, session: str) -> bool:
+        """Whether the session is in a turn, on whosever worker, or a run of it waits for one."""
+        if self.lanes.running_turn(session) is not None or self.lanes.depth(session):
+            return True
+        return any(turn.session == session for turn in self._turns.values())
+
     def is_steerable(self, session: str) -> bool:
         """Whether the session's running turn would take a message now."""
         turn = self.turn_of(session)

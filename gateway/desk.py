@@ -122,9 +122,13 @@ class Desk:
 
     def pending(self, turn: Turn) -> list[SystemEvent]:
         """See ``TurnDesk.pending``. A command for the agent must begin its prompt, results of tools must be alone."""
-        if turn.text.lstrip().startswith("/") or any(run.request.tool_results for run in turn.runs):
+        self._system_events.release(turn.session, turn.shown)  # of a worker that has died under it
+        has_its_own = any(run.request.tool_results or not run.request.tells_events for run in turn.runs)
+        if has_its_own or turn.text.lstrip().startswith("/"):
             return []
-        return self._system_events.show(turn.session)
+        events = self._system_events.untold(turn.session)
+        self._system_events.claim(turn.session, [event.id for event in events])
+        return events
 
     async def publish(self, turn: Turn, steps: list[Step]) -> None:
         """See ``TurnDesk.publish``."""
@@ -170,6 +174,7 @@ class Desk:
         """The session's turn is over, however it ended."""
         if report.result is not None and report.result.stop_reason not in _FAILED:
             self._system_events.acknowledge(turn.session, turn.shown)
+        self._system_events.release(turn.session, turn.shown)
         self._permissions.forget(turn.session)
         self._sessions.note_transcript(turn.session)
         reason = "run completed" if report.error is None else f"run ended: {report.error.code}"

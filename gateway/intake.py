@@ -24,6 +24,7 @@ from gateway.run import Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.run_table import hash_body
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
+from heartbeat.run_ports import BeatRequest
 from router.keys import check_session_key
 from router.route import RouteDecision, route
 from router.source import MessageSource
@@ -152,6 +153,29 @@ class Intake:
         self._place(run)
         return run
 
+    async def accept_beat(self, beat: BeatRequest, principal: str) -> Run:
+        """The run of a heartbeat or a scheduled task: taken as it is, whatever its text looks like. Raises likewise."""
+        self._check_open()
+        default = self._shelf.parts.router.default_agent
+        session, agent, role = self._sessions.whose(beat.session, beat.agent, None, default=default)
+        self._shelf.check(agent, role)
+        request = RunRequest(
+            principal=principal,
+            session=session,
+            run_id=beat.run_id,
+            text=beat.text,
+            agent=agent,
+            role=role,
+            priority=beat.priority,
+            timeout=beat.timeout,
+            lane=beat.lane,
+            mode=QueueMode.FOLLOWUP,
+            spawn=beat.spawn,
+            tells_events=False,
+            is_quiet=not beat.touch,
+        )
+        return await self._take_up(request, beat.text)
+
     def _check_open(self) -> None:
         if self.is_closed:
             raise PoolClosed("the supervisor is shutting down and takes no new runs")
@@ -259,7 +283,10 @@ class Intake:
         """Give a new run its place, then tell of it. No step in between can be seen from outside."""
         request = run.request
         try:
-            self._sessions.use(request.session, request.agent, request.role, source=request.source, run=request.run_id)
+            if not (request.is_quiet and request.session in self._sessions):
+                self._sessions.use(
+                    request.session, request.agent, request.role, source=request.source, run=request.run_id
+                )
             self._conductor.submit(run)
         except PoolError:
             self._ledger.discard(run)

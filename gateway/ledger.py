@@ -107,7 +107,7 @@ class Ledger:
         """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
         known = self._known(run)
         self._table.end(known, _encode(outcome), trio.current_time(), wall_now=self._clock())
-        return self._step(run, "done", _done(outcome))
+        return self._step(run, "done", _done(_unsaid(outcome) if run.request.is_quiet else outcome))
 
     def together(self) -> AbstractContextManager[None]:
         """What is written inside, by whomever, outlives a crash as a whole or not at all."""
@@ -244,6 +244,11 @@ def _bare_request(known: KnownRun) -> RunRequest:
 
 def _too_old(run_id: str) -> UsageError:
     return UsageError(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
+
+
+def _unsaid(outcome: RunOutcome) -> RunOutcome:
+    """Of a quiet run: what it said is told by who asked for it, if at all."""
+    return msgspec.structs.replace(outcome, text="", media=[], silent=True)
 
 
 def _done(outcome: RunOutcome) -> dict[str, Any]:

@@ -28,7 +28,6 @@ class Permissions:
         if event.type == "permission_required" and self.count < _MOST:
             call: ToolCallView = event.data.call
             self._sessions.setdefault(session, {})[call.id] = call
-            self._closed.pop((call.id, session), None)
         elif event.type == "permission_decided":
             decided = event.data
             if self._sessions.get(session, {}).pop(decided.call_id, None) is not None:

@@ -10,17 +10,22 @@ from gateway.prompts import GatewayPrompts, build_gateway_prompt
 from gateway.session_book import SessionEntry
 from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft
 from router.settings import RouterSettings
-from router.workspaces import make_workspace
+from router.workspaces import find_workspace, make_workspace
 
 __all__ = ["AgentParts", "ProfileShelf"]
 
 
 class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides how an agent is started: the parts of the settings that are not the gateway's own."""
+    """What decides how an agent is started: the parts of the settings that are not the gateway's own.
+
+    ``woken``: agents whose heartbeat is on; ``scheduled``: those that tasks of the settings are for.
+    """
 
     profiles: ProfilesSettings
     router: RouterSettings
     prompts: GatewayPrompts
+    woken: frozenset[str] = frozenset()
+    scheduled: frozenset[str] = frozenset()
 
 
 class ProfileShelf:
@@ -63,6 +68,17 @@ class ProfileShelf:
         """What ``lend`` was given."""
         return self._lent.get(session)
 
+    def at_hand(
+        self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
+    ) -> CapabilityProfile | None:
+        """The same as ``get`` without waiting; None for one that was never wanted under these settings."""
+        profile = self._lent.get(session) or self._shelf.get((agent, role))
+        return None if profile is None else _of_session(profile, model, thinking)
+
+    def workspace_of(self, agent: str, role: str) -> str:
+        """Where the agent works in that role; need not be there yet. Raises UsageError."""
+        return find_workspace(self._parts.router, self._parts.profiles, agent, role, self._data_dir).path
+
     async def get(
         self,
         agent: str,
@@ -79,12 +95,7 @@ class ProfileShelf:
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
         profile = self._lent.get(session or "") or self._shelf.get((agent, role)) or await self._make(agent, role)
-        if model is None and thinking is None:
-            return profile
-        provider, slash, name = (model or "").partition("/")
-        return with_soft(
-            profile, provider=provider if slash else None, model=name if slash else model, thinking=thinking
-        )
+        return _of_session(profile, model, thinking)
 
     async def of(self, entry: SessionEntry) -> CapabilityProfile:
         """The same for a session as it is set now."""
@@ -100,8 +111,17 @@ class ProfileShelf:
 
     async def _build(self, parts: AgentParts, agent: str, role: str) -> CapabilityProfile:
         cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir)
-        conventions = build_gateway_prompt(parts.prompts)
+        conventions = build_gateway_prompt(
+            parts.prompts, is_woken=agent in parts.woken, has_tasks=agent in parts.scheduled
+        )
         context = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))
         texts = [conventions, *context]
         prompt = "\n\n".join(text for text in texts if text)
         return build_profile(parts.profiles, agent, role, cwd, gateway_prompt=prompt or None)
+
+
+def _of_session(profile: CapabilityProfile, model: str | None, thinking: str | None) -> CapabilityProfile:
+    if model is None and thinking is None:
+        return profile
+    provider, slash, name = (model or "").partition("/")
+    return with_soft(profile, provider=provider if slash else None, model=name if slash else model, thinking=thinking)

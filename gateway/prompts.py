@@ -10,12 +10,13 @@ __all__ = ["GatewayPrompts", "build_gateway_prompt"]
 
 
 class GatewayPrompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[agents.gateway_prompts]``: which conventions are explained to every agent."""
+    """``[agents.gateway_prompts]``: which conventions are explained to agents."""
 
-    heartbeat: bool = False
-    """What wakes an agent that nobody has written to, and how it says that all is well."""
-    cron: bool = False
-    """Scheduled tasks."""
+    heartbeat: bool | None = None
+    """What wakes an agent that nobody has written to, and how it says that all is well; unset = to those whose
+    heartbeat is on."""
+    cron: bool | None = None
+    """Scheduled tasks; unset = to agents that have some in these settings, or whose heartbeat is on."""
     media: bool = True
     """How an answer hands over files; the lines that do are read in any case."""
 
@@ -46,14 +47,16 @@ and URLs are not followed. The line is taken out of the text, and the file is se
 Types that can be sent: {types}."""
 
 
-def build_gateway_prompt(prompts: GatewayPrompts) -> str | None:
+def build_gateway_prompt(prompts: GatewayPrompts, *, is_woken: bool = False, has_tasks: bool = False) -> str | None:
     """The sections that are wanted, a blank line between them; None when none is. The same text for the same input.
+
+    ``is_woken``: the agent's heartbeat is on; ``has_tasks``: tasks are scheduled for it.
 
     The text is part of what a worker is started with, so it names nothing that changes from session to session.
     """
     sections = (
-        (prompts.heartbeat, _HEARTBEAT),
-        (prompts.cron, _CRON),
+        (is_woken if prompts.heartbeat is None else prompts.heartbeat, _HEARTBEAT),
+        (is_woken or has_tasks if prompts.cron is None else prompts.cron, _CRON),
         (prompts.media, _MEDIA.format(types=_listed(MEDIA_TYPES))),
     )
     return "\n\n".join(text for is_wanted, text in sections if is_wanted) or None

@@ -18,6 +18,7 @@ __all__ = [
     "AbortRequest",
     "AcquireRequest",
     "AgentRequest",
+    "BeatNow",
     "DecideRequest",
     "DelegateRequest",
     "DrainRequest",
@@ -176,6 +177,14 @@ class InjectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     session: SessionKey
     text: Annotated[str, msgspec.Meta(max_length=40_000)]
     kind: EventKind = EventKind.OTHER
+
+
+class BeatNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``heartbeat.run``: have an agent beat now, in its own conversation or the one named."""
+
+    agent: Name | None = None
+    session: SessionKey | None = None
+    reason: Literal["manual", "wake", "hook"] = "manual"
 
 
 class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

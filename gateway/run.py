@@ -28,6 +28,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker. ``depth``: how many delegations deep it is. ``spawn`` False takes only a worker that is there already.
     ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools`` and
     ``tool_results``: see ``AgentRequest``. ``from_session``: the session that the message comes from, if from one.
+    ``tells_events`` False: its text tells what the session is to be told, and nothing is added. ``is_quiet``: nobody
+    has written it; it is no activity of the session, and who asked for it tells what came of it, not the event stream.
     """
 
     principal: str
@@ -50,13 +52,16 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     client_tools: list[ClientTool] = []
     tool_results: list[ToolResult] = []
     from_session: str | None = None
+    tells_events: bool = True
+    is_quiet: bool = False
     attached: bool = False
     """Its front end speaks with the worker in the words of the worker's own program: without it there is no run."""
 
     @property
     def is_plain(self) -> bool:
         """Whether its text is all there is of it: then it can be merged with others, or steered into a turn."""
-        return not (self.images or self.client_tools or self.tool_results or self.from_session or self.attached)
+        is_more = self.images or self.client_tools or self.tool_results or self.from_session or self.attached
+        return self.tells_events and not (is_more or self.is_quiet)
 
     @property
     def key(self) -> RunKey:

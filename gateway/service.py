@@ -69,6 +69,7 @@ class Gateway:
         self.store = store
         self.bus = bus
         self.shutdown_requested = trio.Event()
+        self._to_resume: list[Run] = []
         self.permissions = Permissions()
         self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
         self.sessions = Sessions(settings, store, bus, pool, hooks=hooks, start_soon=nursery.start_soon, clock=clock)
@@ -160,14 +161,19 @@ class Gateway:
             return await lease.request(method, params)
 
     def recover(self, loaded: Loaded) -> Recovery:
-        """Take over what the last life left: its sessions, its outcomes, the runs that never began."""
+        """Take over what the last life left: its sessions, its outcomes. The runs that never began: see ``go_on``."""
         damaged = self.sessions.load(loaded.sessions)
         runs, interrupted = self.ledger.recover(loaded.runs)
-        for run in runs:
-            self._resume(run)
+        self._to_resume = runs
         for run in (*runs, *interrupted):
             self.delegation.resume(run)
         return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
+
+    def go_on(self) -> None:
+        """Give the recovered runs that never began their places, in the order of their acceptance."""
+        runs, self._to_resume = self._to_resume, []
+        for run in runs:
+            self._resume(run)
 
     def _resume(self, run: Run) -> None:
         """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""

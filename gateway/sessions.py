@@ -47,6 +47,9 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._book)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._book
+
     def load(self, rows: Iterable[SessionRow]) -> list[str]:
         """Take over what the store held; the pool learns which conversation is in which file.
 
@@ -96,6 +99,13 @@ class Sessions:
             life = SessionLife(session=key, agent=agent, role=role, reason="first message" if run else "held")
             self._start_soon(self._hooks.notify, "session:start", life)
         return entry
+
+    def touch(self, key: str) -> None:
+        """A known session has said something by itself: that is activity."""
+        entry = self._book.get(key)
+        if entry is not None:
+            self._book.use(key, entry.agent, entry.role, wall_now=self._clock())
+            self.save(entry)
 
     def save(self, entry: SessionEntry) -> None:
         """Write a session whose fields were changed."""

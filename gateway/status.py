@@ -6,12 +6,14 @@ import msgspec
 
 from gateway.events import BusStatistics
 from gateway.lanes import LanesSnapshot
+from heartbeat.cron.requests import CronFigures
+from heartbeat.delivery.records import Statistics
 from heartbeat.system_events import QueueFigures
 from pool import PoolStatistics
 from store.records import StoreStatistics
 from wire.messages import ToolCallView
 
-__all__ = ["GatewayFigures", "PendingPermission", "StatusDocument"]
+__all__ = ["AutonomyFigures", "GatewayFigures", "PendingPermission", "StatusDocument"]
 
 
 class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +21,15 @@ class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
 
     session: str
     call: ToolCallView
+
+
+class AutonomyFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it at one moment. ``heartbeats``: agents whose heartbeat is on; ``beating``: beats under way."""
+
+    heartbeats: int
+    beating: int
+    cron: CronFigures
+    alerts: Statistics
 
 
 class GatewayFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +43,7 @@ class GatewayFigures(msgspec.Struct, frozen=True, kw_only=True):
     permissions: list[PendingPermission]
     system_events: QueueFigures
     events: BusStatistics
+    autonomy: AutonomyFigures
     store: StoreStatistics
 
 

@@ -46,6 +46,13 @@ class SystemEvents:
         self._bus = bus
         self._clock = clock
         self._arrived = trio.Event()
+        self._claimed: dict[str, set[str]] = {}
+        """Events that a turn is telling, by session."""
+        self._listener: Callable[[SystemEvent], None] | None = None
+
+    def on_queued(self, listener: Callable[[SystemEvent], None]) -> None:
+        """Have one listener told of every event that is queued from now on; it must not block or raise."""
+        self._listener = listener
 
     async def load(self) -> None:
         """Take over what an earlier life has left. Raises StoreUnusable."""
@@ -83,6 +90,8 @@ class SystemEvents:
             if event is not None:
                 facts = {"id": event.id, "kind": kind, "text": event.text[:_PREVIEW], "context": context}
                 self._tell(session, "system_event", facts)
+        if event is not None and self._listener is not None:
+            self._listener(event)
         return event
 
     async def kept(self) -> None:
@@ -128,13 +137,33 @@ class SystemEvents:
         """What the session is to be told, the oldest first."""
         return self._queue.peek(session, trio.current_time())
 
-    def show(self, session: str) -> list[SystemEvent]:
-        """The same, for a turn that tells it and will ``acknowledge`` it."""
-        return self._queue.show(session, trio.current_time())
+    def untold(self, session: str) -> list[SystemEvent]:
+        """Those of them that no turn is telling."""
+        claimed = self._claimed.get(session, ())
+        return [event for event in self.peek(session) if event.id not in claimed]
+
+    def waiting(self) -> list[str]:
+        """The sessions that are to be told something."""
+        return self._queue.sessions()
+
+    def claim(self, session: str, ids: Collection[str]) -> None:
+        """A turn tells these, and no other one is to, until they are released or acknowledged; in this life only."""
+        if ids:
+            self._claimed.setdefault(session, set()).update(ids)
+            self._queue.note_shown(session, ids)
+
+    def release(self, session: str, ids: Collection[str]) -> None:
+        """The turn is over: what of these is still there is the next one's. Unknown ids are fine."""
+        claimed = self._claimed.get(session)
+        if claimed is not None:
+            claimed.difference_update(ids)
+            if not claimed:
+                del self._claimed[session]
 
     def acknowledge(self, session: str, ids: Collection[str]) -> None:
         """The session has been told these: they are gone. Unknown ids are fine. See ``kept``."""
         self._queue.consume(session, ids)
+        self.release(session, ids)
         self._keep()
 
     def forget(self, session: str, kinds: Collection[EventKind]) -> None:

@@ -17,7 +17,7 @@ from gateway.prompt_params import prompt_params
 from gateway.replies import ReplyShaper, ReplyStyle
 from gateway.run import Run
 from gateway.turn_ports import TurnDesk, TurnLanes
-from heartbeat.system_events import with_events
+from heartbeat.prompts import with_events
 from pool.lease import Lease, PromptStream
 from wire.messages import PromptResult
 

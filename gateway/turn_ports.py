@@ -30,7 +30,7 @@ class TurnDesk(Protocol):
         ...
 
     def pending(self, turn: "Turn") -> list[SystemEvent]:
-        """What the session is to be told with the turn's prompt."""
+        """What the session is to be told with the turn's prompt, and is told by no other turn."""
         ...
 
     async def publish(self, turn: "Turn", steps: list[Step]) -> None:

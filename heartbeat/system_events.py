@@ -4,7 +4,7 @@ An event stays until a turn that was shown it has succeeded and acknowledges it 
 another id and stays. Nobody takes events for ever: they are bounded in number, in size and in age.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
 from operator import itemgetter
@@ -17,7 +17,6 @@ __all__ = [
     "QueueFigures",
     "SystemEvent",
     "SystemEventQueue",
-    "with_events",
 ]
 
 
@@ -99,8 +98,8 @@ class SystemEventQueue:
         """``new_id`` gives each event a name that no other has, also in no earlier life."""
         self._new_id = new_id
         self._limits = limits or EventLimits()
-        self._entries: dict[str, _Entry] = {}
-        """Every event by its id, the one that expires first first."""
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        """Every event by its id, the one that expires first first. The first of a plain dict is far behind its gaps."""
         self._sessions: dict[str, _Pending] = {}
         self._changed: dict[str, None] = {}
         self._chars = 0
@@ -182,17 +181,15 @@ class SystemEventQueue:
         pending = self._sessions.get(session)
         return [] if pending is None else list(pending.events)
 
-    def show(self, session: str, now: float) -> list[SystemEvent]:
-        """The same, for a turn that tells it: a text that comes again from now on is news."""
-        events = self.peek(session, now)
-        if events:
-            self._sessions[session].shown = events[-1].id
-        return events
+    def note_shown(self, session: str, ids: Collection[str]) -> None:
+        """A turn tells these: the text of the last one, when it comes again, is news. Unknown ids are fine."""
+        pending = self._sessions.get(session)
+        if pending is not None and pending.events[-1].id in ids:
+            pending.shown = pending.events[-1].id
 
-    def has_pending(self, session: str, now: float) -> bool:
-        """Whether there is anything to tell the session."""
-        self.gc(now)
-        return session in self._sessions
+    def sessions(self) -> list[str]:
+        """Every session that is to be told something."""
+        return list(self._sessions)
 
     def next_expiry(self) -> float | None:
         """When the oldest event is too old; None = there is none. An event that comes later expires later."""
@@ -256,12 +253,6 @@ class SystemEventQueue:
         """
         changed, self._changed = self._changed, {}
         return {name: list(self._sessions[name].events) if name in self._sessions else [] for name in changed}
-
-
-def with_events(events: Iterable[SystemEvent], text: str) -> str:
-    """A prompt that tells the events first, one line ``[SYSTEM] text`` each."""
-    lines = "\n".join(f"[SYSTEM] {' '.join(event.text.split())}" for event in events)
-    return "\n\n".join(part for part in (lines, text) if part)
 
 
 def _cut(text: str, limit: int) -> str:

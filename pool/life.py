@@ -1,6 +1,6 @@
 """One worker's life: start, wait until ready, watch its health, end it when told or when it ends by itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, assert_never
 
 import trio
@@ -17,7 +17,7 @@ from pool.worker import PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
 from wire.messages import ExecExit
 
-__all__ = ["WorkerLife"]
+__all__ = ["WorkerLife", "rss_by_worker"]
 
 OnExec = Callable[[str, Conversation | None, ExecExit], None]
 """Told the worker, its conversation, and which of that one's commands has ended."""
@@ -243,3 +243,8 @@ class WorkerLife:
             "and did not end it when aborted",
             worker=self.id,
         )
+
+
+def rss_by_worker(lives: Iterable[WorkerLife]) -> dict[str, int]:
+    """Bytes of memory by worker, of those whose processes can be looked at."""
+    return {life.id: rss for life in lives if (rss := life.facts().rss) is not None}

@@ -120,6 +120,11 @@ class PoolMachine:
             and (worker.ordinary > 0 or state.quota_open)
         )
 
+    def has_worker(self, session: str, profile: CapabilityProfile) -> bool:
+        """Whether an ordinary Acquire that may not spawn would be granted in the same step."""
+        known = self._state.sessions.get(session)
+        return (known is None or known.failed is None) and self._placing.has_worker(known, profile)
+
     def snapshot(self, now: float) -> MachineSnapshot:
         """A frozen picture, consistent with itself."""
         return report.snapshot(self._state, now)

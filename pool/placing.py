@@ -5,11 +5,12 @@ from pool import refusals
 from pool.actions import StopReason
 from pool.fleet import Fleet
 from pool.leases import Leases
-from pool.records import Session, Worker
+from pool.records import Agent, Group, Kind, Session, Worker
 from pool.starts import Starts
 from pool.state import State
 from pool.tables import Mode, SessionState, WaiterState
 from pool.waiting import Waiter
+from profiles.profile import CapabilityProfile
 
 __all__ = ["Placing"]
 
@@ -45,6 +46,24 @@ class Placing:
             state.reject(loser, self._saturated())
         if waiter.state is WaiterState.BLOCKED:
             self.revisit(session)
+
+    def has_worker(self, session: Session | None, profile: CapabilityProfile) -> bool:
+        """Whether ``place`` would serve a request that may not wait; ``session`` None: one that is not known."""
+        state = self._state
+        if state.mode is not Mode.RUNNING:
+            return False
+        kind = state.kinds.get(profile.signature) or _stranger(state, profile)
+        if session is None or session.state is SessionState.PARKED:
+            if session is not None and session.waiting:
+                return False
+            quiet = None if kind.queued else state.index.match_quiet(kind)
+            return state.quota_open and (state.index.match_free(kind) or quiet) is not None
+        worker = session.worker
+        if worker is None or not (worker.ordinary > 0 or state.quota_open):
+            return False
+        if session.state is SessionState.ACTIVE:
+            return worker.serves(kind)
+        return worker in state.index and not worker.drifted and worker.kind.serves(kind)
 
     def revisit(self, session: Session) -> None:
         """Look again at the waiting requests of one session."""
@@ -138,3 +157,8 @@ class Placing:
             and self._starts.gate_for(kind) is not None
             and state.index.match_quiet(kind) is not None
         )
+
+
+def _stranger(state: State, profile: CapabilityProfile) -> Kind:
+    """A profile that nobody has asked for yet, which others' workers may serve; it leaves no trace."""
+    return Kind(profile, state.groups.get(profile.hard_signature) or Group(), Agent(profile.agent))

@@ -125,10 +125,12 @@ class Kind:
 def reachable(have: SoftArgs | None, want: SoftArgs) -> bool:
     """Whether ``have`` can be brought to ``want``: a default (None) that was changed cannot be restored.
 
-    ``have`` None means unknown.
+    Nor can the default model of another provider be asked for. ``have`` None means unknown.
     """
     if have == want:
         return True
+    if have is not None and want.model is None and have.provider != want.provider:
+        return False
     return all(
         new is not None or (have is not None and old is None)
         for old, new in (

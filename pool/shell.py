@@ -22,7 +22,7 @@ from pool.attendance import Attendance, SessionPort
 from pool.edges import EventSink, ignore_event, is_callers_own
 from pool.execs import Conversation, ExecDesk, ExecNews
 from pool.lease import Lease
-from pool.life import WorkerLife
+from pool.life import WorkerLife, rss_by_worker
 from pool.machine import PoolMachine
 from pool.memory import check_memory
 from pool.settings import PoolSettings
@@ -44,8 +44,7 @@ class Pool:
     PoolClosed, every worker is stopped by its kill ladder and reaped before the block is left.
 
     Args:
-        settings: limits and times.
-        launcher: where workers come from.
+        settings, launcher: limits and times; where workers come from.
         on_event: called with ``(event, data)`` for everything worth telling; must not block or raise.
         rng: source of jitter; pass a seeded one for repeatable runs.
         memory_bytes: physical memory to check ``max`` against; None asks the machine.
@@ -96,8 +95,7 @@ class Pool:
             return None
         return await self._stack.__aexit__(kind, error, traceback)
 
-    async def _close(self) -> None:
-        """End everything. The kill ladders have deadlines of their own, so this ends too."""
+    async def _close(self) -> None:  # ends, since the kill ladders have deadlines of their own
         self._apply(stimuli.Close())
         await self._until_empty()
 
@@ -280,6 +278,10 @@ class Pool:
         """For every worker: how well it fits, and the first difference that rules it out."""
         return self._machine.explain(session, profile)
 
+    def has_worker(self, session: str, profile: CapabilityProfile) -> bool:
+        """Whether ``lease`` with ``spawn=False`` would be granted now, at an ordinary priority; changes nothing."""
+        return self._machine.has_worker(session, profile)
+
     # --- the machine and its actions --------------------------------------------------------------------------------
 
     def _apply(self, stimulus: Stimulus) -> None:
@@ -325,11 +327,8 @@ class Pool:
             if trio.current_time() >= maintenance_due:
                 maintenance_due = trio.current_time() + self._settings.maintenance_interval
                 if self._settings.max_rss:
-                    self._apply(stimuli.Usage(self._measure()))
+                    self._apply(stimuli.Usage(rss_by_worker(self._lives.values())))
             self._apply(stimuli.Tick())
-
-    def _measure(self) -> dict[str, int]:
-        return {life.id: rss for life in self._lives.values() if (rss := life.facts().rss) is not None}
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

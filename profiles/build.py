@@ -110,13 +110,13 @@ def _build(
 
 
 def _agent(settings: ProfilesSettings, name: str) -> AgentSettings:
-    if name not in settings.agent_names():
+    if name not in settings.agents and name not in settings.agent_names():
         raise UsageError(_unknown("agent", name, settings.agent_names()))
     return settings.agents.get(name, AgentSettings())
 
 
 def _role(settings: ProfilesSettings, name: str) -> RoleSettings:
-    if name not in settings.role_names():
+    if name not in settings.roles and name not in settings.role_names():
         raise UsageError(_unknown("role", name, settings.role_names()))
     return settings.roles.get(name, RoleSettings())
 

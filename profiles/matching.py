@@ -31,7 +31,8 @@ def match(have: CapabilityProfile, have_soft: SoftArgs, want: CapabilityProfile)
 
     Never BOUND: who is bound to whom is not the profile's to know. On HARD and SOFT_SUPERSET the worker must be
     brought to ``want.soft`` first. That cannot be done where the session wants the worker's own default and the
-    worker was given something else: nobody can say what the default was, so that is NONE, not a wrong model.
+    worker was given something else, or another provider's: nobody can say what that is, so that is NONE, not a wrong
+    model.
     """
     if have.hard_signature != want.hard_signature or not have.resources.contains(want.resources):
         return MatchLevel.NONE
@@ -66,7 +67,8 @@ def _differences(have: CapabilityProfile, want: CapabilityProfile, have_soft: So
     for kind, more, less in _paired(have.resources, want.resources):
         if missing := [name for name in less if name not in more]:
             yield f"{kind}: the worker lacks {_shown(missing[0])}"
-    if (lost := _unreachable(have_soft, want.soft)) is not None:
+    lost = _unreachable(have_soft, want.soft)
+    if lost is not None and getattr(want.soft, lost) is None:
         yield f"{lost}: the worker was set to {_shown(getattr(have_soft, lost))}, wanted its own default"
     for name in SoftArgs.__struct_fields__:
         yield from _plain_difference(name, getattr(have_soft, name), getattr(want.soft, name))
@@ -108,11 +110,14 @@ def _paired(have: Resources, want: Resources) -> Iterator[tuple[str, tuple[str, 
 
 
 def _unreachable(have: SoftArgs, want: SoftArgs) -> str | None:
-    """The name of a soft argument that was set on the worker and is wanted at the worker's own default."""
+    """The name of a soft argument that was set on the worker and is wanted at the worker's own default.
+
+    Or that of the provider, where another one's default model is wanted: a live worker is told models, by name.
+    """
     for name in SoftArgs.__struct_fields__:
         if getattr(want, name) is None and getattr(have, name) is not None:
             return name
-    return None
+    return "provider" if want.model is None and want.provider != have.provider else None
 
 
 def _shown(value: str | None) -> str:

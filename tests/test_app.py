@@ -32,6 +32,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
         Settings(),
         data_dir=tmp_path,
         socket=tmp_path / "s",
+        live=False,
         narrator=Narrator(live=False),
         manager=ServiceManager({}),
         reread=Settings,

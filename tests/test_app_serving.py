@@ -10,6 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from app_serving import Serving, parts_of
 from errors import UsageError
+from heartbeat.cron.settings import CronJobSettings, CronSettings
+from heartbeat.delivery.settings import DeliverySettings, WebhookSettings
+from heartbeat.settings import HeartbeatSettings
 from pool.settings import PoolSettings, Prewarm
 from profiles import AgentSettings
 from rpc.settings import RpcSettings
@@ -44,6 +47,7 @@ class Place:
             first,
             pool=world.gateway.pool,
             gateway=world.gateway,
+            autonomy=world.autonomy,
             launcher=self.launcher,  # type: ignore[arg-type]  # as much of a launcher as a reload needs
             reread=self._read,
             tell=lambda event, data: self.told.append((event, data)),
@@ -166,3 +170,41 @@ async def test_the_default_agent_is_kept_warm_where_nothing_is_said(tmp_path: Pa
         await place.serving.prewarm()
         await wait_all_tasks_blocked()
         assert place.workers() == ["idle"]
+
+
+async def test_heartbeats_jobs_and_webhooks_hold_at_once_and_agents_learn_what_a_beat_is(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with serving(tmp_path, Settings(pool=FEW)) as place:
+        before = await place.world.gateway.shelf.get("main", "default")
+        settings = Settings(
+            pool=FEW,
+            heartbeat=HeartbeatSettings(enabled=True),
+            cron=CronSettings(jobs={"tidy": CronJobSettings(text="tidy up", every=Seconds(3600))}),
+            delivery=DeliverySettings(webhooks={"ops": WebhookSettings(url="http://h/", secret="0123456789abcdef")}),
+        )
+        assert (await place.reload(settings))["needs_restart"] == []
+        figures = place.serving.autonomy.figures()
+        assert (figures.heartbeats, figures.cron.jobs) == (1, 1)
+        assert (await place.world.gateway.shelf.get("main", "default")).signature != before.signature
+        await place.world.call("cron.add", text="x", every="1h", mode="isolated", delivery="webhook:ops")
+        await place.reload(Settings(pool=FEW))
+        figures = place.serving.autonomy.figures()
+        assert (figures.heartbeats, figures.cron.jobs) == (0, 1)
+        assert (await place.world.gateway.shelf.get("main", "default")).signature == before.signature
+
+
+async def test_a_webhook_whose_secret_is_not_there_is_refused_and_changes_nothing(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    hook = WebhookSettings(url="http://h/", secret_env="NOT_SET_ANYWHERE")
+    async with serving(tmp_path, Settings(pool=FEW)) as place:
+        wanted = Settings(
+            pool=PoolSettings(min=0, max=3),
+            heartbeat=HeartbeatSettings(enabled=True),
+            delivery=DeliverySettings(webhooks={"ops": hook}),
+        )
+        with pytest.raises(UsageError, match="NOT_SET_ANYWHERE"):
+            await place.reload(wanted)
+        assert place.serving.autonomy.figures().heartbeats == 0
+        assert place.world.gateway.pool.statistics().pool.max == 2

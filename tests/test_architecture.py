@@ -42,6 +42,11 @@ WITHOUT_A_CLOCK = (
     "gateway/run_table",
     "gateway/events/translate",
     "gateway/events/ring",
+    *(f"heartbeat/{name}" for name in ("acknowledgement", "active_hours", "gates", "jitter", "kinds", "prompts")),
+    *(f"heartbeat/{name}" for name in ("reasons", "repeats", "rota", "settings", "system_events", "timetable", "wake")),
+    *(f"heartbeat/cron/{name}" for name in ("actions", "jobs", "machine", "records", "schedule", "settings")),
+    *(f"heartbeat/cron/{name}" for name in ("wall_clock", "zones")),
+    *(f"heartbeat/delivery/{name}" for name in ("addresses", "outbox", "records", "signing", "targets")),
 )
 """Pure rooms and modules: decisions that read no clock, start no process and await nothing."""
 

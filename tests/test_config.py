@@ -67,6 +67,20 @@ def test_every_problem_of_a_file_is_a_line(path: Path) -> None:
     assert check_config(None) == []
 
 
+def test_hours_that_nobody_understands_are_told_though_a_supervisor_runs_with_them(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(
+        '[agents.defaults.heartbeat]\nactive_hours = {start = "08:00", end = "22:00", tz = "Mars/Olympus"}\n'
+        '[agents.ops.heartbeat]\nactive_hours = {start = "25:00", end = "26:00"}\n'
+        '[agents.dev.heartbeat]\nactive_hours = {start = "08:00", end = "24:00"}\n'
+    )
+    zone, hour = check_config(path)
+    assert zone.startswith("agents.defaults.heartbeat: active_hours.tz")
+    assert "Mars/Olympus" in zone
+    assert hour.startswith("agents.ops.heartbeat: active_hours.start")
+    assert "25:00" in hour
+
+
 # --- show ------------------------------------------------------------------------------------------------------------
 
 SECRETS = """
@@ -84,7 +98,7 @@ def test_what_is_shown_as_toml_is_what_holds(path: Path) -> None:
     shown = show_config(settings)
     assert parse_settings(shown, path) == settings
     assert 'idle_timeout = "90s"' in shown
-    assert tomllib.loads(shown)["agents"]["defaults"] == {"timeout_seconds": "1m"}
+    assert tomllib.loads(shown)["agents"]["defaults"]["timeout_seconds"] == "1m"
 
 
 def test_as_json_times_are_seconds_and_sizes_bytes(path: Path) -> None:
@@ -92,7 +106,7 @@ def test_as_json_times_are_seconds_and_sizes_bytes(path: Path) -> None:
     assert shown["pool"]["max"] == 9
     assert shown["pool"]["idle_timeout"] == 300
     assert shown["pool"]["worker_memory"] == 150 * 1024 * 1024
-    assert shown["agents"]["defaults"] == {"timeout_seconds": 600}
+    assert shown["agents"]["defaults"]["timeout_seconds"] == 600
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -248,3 +262,15 @@ def test_the_new_text_is_on_the_disk_before_it_takes_the_place_of_the_old(
     monkeypatch.setattr(Path, "replace", note_replace)
     set_config(path, "pool.max", "9")
     assert steps == ["sync", "replace", "sync"]
+
+
+def test_of_webhooks_only_the_host_is_shown(path: Path) -> None:
+    hook = '[delivery.webhooks.{}]\nurl = "https://hooks.example:8443/T0/{}?k={}"\nsecret{} = "{}"\n'
+    text = hook.format("a", "PATH1", "KEY1", "", "S" * 20) + hook.format("b", "PATH2", "KEY2", "_env", "OPS_KEY")
+    shown = show_config(parse_settings(text, path))
+    assert shown.count('url = "https://hooks.example:8443/***"') == 2
+    assert "OPS_KEY" in shown
+    assert not [word for word in ("PATH1", "PATH2", "KEY1", "KEY2", "SSS") if word in shown]
+    assert (
+        "PATH" not in set_config(path, "delivery.webhooks", '{ a = { url = "http://h/PATH", secret_env = "X" } }').value
+    )

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -12,25 +11,13 @@ import pytest
 
 from settings import load_settings
 from tests.acceptance.supervisor import running_supervisor
-
-README = (Path(__file__).parents[1] / "README.md").read_text()
-
-
-def blocks(language: str) -> list[str]:
-    """The fenced code blocks of one language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-
-
-def commands_of(first: str) -> list[list[str]]:
-    """The commands of the one block that begins so, without their comments."""
-    (block,) = [text for text in blocks("sh") if text.startswith(first)]
-    return [shlex.split(line, comments=True) for line in block.splitlines()]
+from tests.documents import AGENT_PAGE, README, blocks, commands_of
 
 
 @pytest.mark.process
 def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
     with running_supervisor(tmp_path, "--max", "2") as supervisor:
-        for command in commands_of("pool prompt -s alice"):
+        for command in commands_of(README, "pool prompt -s alice"):
             done = supervisor.pool(*command[1:])
             assert done.returncode == 0, done.stderr
             if command[-1] == "RECALL":
@@ -41,11 +28,11 @@ def test_the_first_session_goes_as_it_says(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_runs_and_events_go_as_they_say(tmp_path: Path) -> None:
     with running_supervisor(tmp_path, "--max", "1") as supervisor:
-        printed = [supervisor.pool(*command[1:]) for command in commands_of("pool prompt -s bob")]
+        printed = [supervisor.pool(*command[1:]) for command in commands_of(README, "pool prompt -s bob")]
         assert [done.stderr for done in printed] == [""] * len(printed)
         assert [done.stdout for done in printed[:2]] == ["report\n", "the report\n"]
         assert "ECHO:the report" in printed[2].stdout
-        ((_, *follow),) = commands_of("pool events follow")
+        ((_, *follow),) = commands_of(README, "pool events follow")
         events = supervisor.start(*follow)
         assert events.stdout is not None
         assert '"type":' in events.stdout.readline()
@@ -55,11 +42,20 @@ def test_runs_and_events_go_as_they_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_a_session_is_told_what_was_injected_as_it_says(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, "--max", "1") as supervisor:
+        printed = [supervisor.pool(*command[1:]) for command in commands_of(README, "pool events inject")]
+        assert [done.returncode for done in printed] == [0, 0, 0]
+        assert "the build machine is back" in printed[1].stdout
+        assert "[SYSTEM] the build machine is back" in printed[2].stdout
+
+
+@pytest.mark.process
 def test_the_settings_are_made_changed_and_reloaded_as_it_says(tmp_path: Path) -> None:
     with running_supervisor(tmp_path) as supervisor:
         env = {**os.environ, "POOL_SOCKET": str(supervisor.socket)}
         pool = str(Path(sys.executable).parent / "pool")
-        for command in commands_of("pool config init"):
+        for command in commands_of(README, "pool config init"):
             done = subprocess.run(
                 [pool, *command[1:]], cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=20
             )
@@ -69,7 +65,7 @@ def test_the_settings_are_made_changed_and_reloaded_as_it_says(tmp_path: Path) -
 
 @pytest.mark.process
 def test_the_library_example_runs() -> None:
-    (example,) = [text for text in blocks("python") if "pool.lease" in text]
+    (example,) = [text for text in blocks(README, "python") if "pool.lease" in text]
     done = subprocess.run(
         [sys.executable, "-P", "-c", example], capture_output=True, text=True, check=False, timeout=25
     )
@@ -77,7 +73,7 @@ def test_the_library_example_runs() -> None:
     assert "hello from a worker" in done.stdout
 
 
-@pytest.mark.parametrize("text", blocks("toml"))
+@pytest.mark.parametrize("text", [*blocks(README, "toml"), *blocks(AGENT_PAGE, "toml")])
 def test_every_settings_example_is_accepted(text: str, tmp_path: Path) -> None:
     file = tmp_path / "pool.toml"
     file.write_text(text)

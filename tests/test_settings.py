@@ -105,6 +105,25 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     assert [line.split(":")[1] for line in str(refusal.value).splitlines()] == ["2", "3", "6"]
 
 
+def test_thousands_of_tables_of_one_kind_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[type] = []
+    fields = msgspec.structs.fields
+
+    def count(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+        looked_up.append(kind)
+        return fields(kind)
+
+    class Inner(msgspec.Struct):
+        size: int = 0
+
+    class Outer(msgspec.Struct):
+        tables: dict[str, Inner]
+
+    monkeypatch.setattr(msgspec.structs, "fields", count)
+    assert list(type_problems({"tables": {f"t{number}": {"size": number} for number in range(1000)}}, Outer)) == []
+    assert looked_up == [Outer, Inner]
+
+
 def test_a_refusal_is_a_usage_error_with_a_code_of_its_own() -> None:
     assert issubclass(SettingsError, UsageError)
     assert SettingsError.code == "settings"

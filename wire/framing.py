@@ -19,6 +19,7 @@ __all__ = [
     "DEFAULT_MAX_LINE_BYTES",
     "DecodedBlock",
     "LineFramer",
+    "ProtocolViolation",
     "decode_block",
     "decode_each_line",
 ]

@@ -19,7 +19,6 @@ __all__ = [
     "ExecExit",
     "ImageContent",
     "Message",
-    "MessagesResult",
     "PromptParams",
     "PromptResult",
     "Ready",
@@ -182,12 +181,6 @@ class StateResult(msgspec.Struct, frozen=True):
     pending: int = 0
     background: int = 0
     status: AgentStatus | None = None
-
-
-class MessagesResult(msgspec.Struct, frozen=True):
-    """``get_messages``: the conversation so far, oldest first, in the worker's own message shape."""
-
-    messages: list[dict[str, Any]] = []
 
 
 # --- events ---------------------------------------------------------------------------------------------------------

@@ -125,12 +125,14 @@ class Stage:
         if not self._err.isatty():
             return _PIPE_COLUMNS
         asked = self._env.get("COLUMNS", "")
-        if asked.isdecimal():
-            return int(asked) - 1
+        return ((int(asked) if asked.isdecimal() else 0) or self._told_columns() or _USUAL_COLUMNS) - 1
+
+    def _told_columns(self) -> int:
+        """What the terminal says of itself; 0 where it does not know, as one without a screen."""
         try:
-            return os.get_terminal_size(self._err.fileno()).columns - 1
+            return os.get_terminal_size(self._err.fileno()).columns
         except (OSError, ValueError):
-            return _USUAL_COLUMNS - 1
+            return 0
 
 
 def _up(lines: int) -> str:

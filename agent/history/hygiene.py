@@ -1,8 +1,8 @@
 """What is sent to a model: the conversation, cleaned in a fixed order. The conversation itself stays as it is.
 
-Messages from other sessions are marked -> images that are none -> thoughts -> calls that make no sense -> one result
-for each call (and again once old turns are cut off) -> details that are not for the model -> too many or too large
-images -> strict alternation, where a provider needs it. Pure, idempotent, linear.
+Messages from other sessions are marked -> images that are none -> thoughts (no model here takes them back) -> calls
+that make no sense -> one result for each call (and again once old turns are cut off) -> details that are not for the
+model -> too many or too large images -> strict alternation, where a provider needs it. Pure, idempotent, linear.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,13 +28,12 @@ _WRONG_INPUT_CHARS = 2_000
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """``turns``: how many user messages are sent at most; ``alternate``: user and model must take turns.
 
-    ``thinking``: the model takes its thoughts back. ``images``: how many are sent at most, the latest ones;
+    ``images``: how many are sent at most, the latest ones;
     ``image_chars`` and ``all_image_chars`` bound the base64 of one and of all.
     """
 
     turns: int | None = None
     alternate: bool = False
-    thinking: bool = False
     images: int = 20
     image_chars: int = 7 * 1024 * 1024
     all_image_chars: int = 28 * 1024 * 1024
@@ -44,8 +43,7 @@ def clean(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
     """The messages for a model."""
     cleaned: Messages = [_marked(message) for message in messages]
     cleaned = _blocks(cleaned, _checked_images)
-    if not rules.thinking:
-        cleaned = _blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
+    cleaned = _blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
     cleaned = paired(_blocks(cleaned, _checked_call))
     if rules.turns is not None:
         cleaned = paired(limit_history_turns(cleaned, rules.turns))

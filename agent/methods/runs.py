@@ -62,21 +62,12 @@ class RunMethods:
                 return self._follow_up(TextParams(params.text, params.images), None)
 
     async def _execute(self, run: Run) -> PromptResult:
-        from agent.turn import Turn  # noqa: PLC0415 - a worker is ready before it has imported what runs need
-
         worker = self._worker
         try:
+            from agent.turn import Turn  # noqa: PLC0415 - a worker is ready before it has imported what runs need
+
             self._answer_client_calls(run)
-            turn = Turn(
-                run,
-                conversation=worker.conversation,
-                brain=worker.brain,
-                compactor=worker.compactor,
-                inbox=worker.inbox,
-                output=worker.output,
-                limits=worker.limits,
-            )
-            return await turn.execute()
+            return await Turn(run, worker).execute()
         except Refusal:  # it never began: nobody will read what was queued for it
             if not run.aborting:
                 worker.inbox.clear()

@@ -178,8 +178,10 @@ def _read_json(prompt: str, position: int) -> tuple[Any, int]:
     from json import JSONDecoder  # noqa: PLC0415 - not worth its time at the start
 
     try:
-        return JSONDecoder().raw_decode(prompt, position)
-    except (ValueError, RecursionError):
+        value, end = JSONDecoder().raw_decode(prompt, position)
+        msgspec.json.encode(value)  # half a character, as "\\udc00" names one, could not be kept
+    except (ValueError, OverflowError, RecursionError):
         end = prompt.find("\n", position)
         end = len(prompt) if end < 0 else end
         return prompt[position:end], end
+    return value, end

@@ -61,7 +61,7 @@ class _Chunk(msgspec.Struct, frozen=True, gc=False):
     error: Any = None
 
 
-Says: TypeAlias = type[TextPiece] | type[ThinkingPiece]
+_Says: TypeAlias = type[TextPiece] | type[ThinkingPiece]
 
 
 class _Answer:
@@ -75,7 +75,7 @@ class _Answer:
         self._calls = CallAssembler()
         self._usage: _Usage | None = None
         self._chars = 0
-        self._kind: Says = TextPiece
+        self._kind: _Says = TextPiece
         self._parts: list[str] = []
         self._pieces: list[Piece] = []
         self.finish_reason: str | None = None
@@ -130,7 +130,7 @@ class _Answer:
                 case _:
                     pass  # a reference, a sound: nothing that could be shown
 
-    def _say(self, kind: Says, text: str) -> None:
+    def _say(self, kind: _Says, text: str) -> None:
         if not text:
             return
         if kind is not self._kind:

@@ -8,6 +8,8 @@ __all__ = ["CallAssembler", "CallDelta", "FunctionDelta", "parse_arguments"]
 
 MAX_CALLS = 128
 _MAX_ID_CHARS = 200
+_MAX_NAME_CHARS = 200
+"""A name is told with every event of its call; no tool has one as long as this."""
 
 
 class FunctionDelta(msgspec.Struct, frozen=True):
@@ -50,21 +52,19 @@ class CallAssembler:
         self._by_index: dict[int, _Call] = {}
         self.chars = 0
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
     def take(self, delta: CallDelta) -> None:
         """Add one piece to the call it belongs to."""
         function = delta.function or FunctionDelta()
         call = self._call_of(delta, begins=bool(function.name))
         call.id = call.id or (delta.id or "")[:_MAX_ID_CHARS]
-        call.name = call.name or function.name or ""
+        call.name = call.name or (function.name or "")[:_MAX_NAME_CHARS]
         match function.arguments:
             case str(text):
                 call.arguments.append(text)
                 self.chars += len(text)
             case dict(whole):
                 call.whole = whole
+                self.chars += len(msgspec.json.encode(whole))
             case None:
                 pass
 

@@ -13,11 +13,12 @@ import trio
 from agent.processes.finished import Finished, FinishedLimits
 from agent.processes.listener import Listener
 from agent.processes.names import new_name
-from agent.processes.notices import ExitNotice, notice_of
+from agent.processes.notices import notice_of
 from agent.processes.output import Output, OutputLimits
 from agent.processes.session import Session
 from agent.processes.spawn import Child, Command, SpawnFailed, spawn
 from agent.processes.tree import TERM_GRACE, stop_tree
+from wire.messages import ExecExit
 
 __all__ = ["ProcessRegistry", "RegistryLimits"]
 
@@ -42,7 +43,7 @@ class ProcessRegistry:
         self,
         *,
         on_change: Callable[[int], None] = lambda _: None,
-        on_exit: Callable[[ExitNotice], None] = lambda _: None,
+        on_exit: Callable[[ExecExit], None] = lambda _: None,
         allow_background: bool = True,
         notify_on_exit: bool = True,
         notify_on_empty_success: bool = True,

@@ -54,20 +54,20 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a call may use: the confining directory (a real path), an environment, and a place to show progress.
+    """What a call may use: the confining directory (a real path), an environment, a place to show progress.
 
     ``outputs`` is the directory (a real path; made when first needed) for the full text of results that were cut;
     the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths). ``allow_outside`` lifts
-    the confinement to ``cwd``.
+    the confinement to ``cwd``. ``processes`` runs commands; in the background they belong to ``scope_key``, and of
+    their ends ``session_key`` is told.
     """
 
     cwd: str
     environment: dict[str, str]
     report: Report
+    processes: "ProcessRegistry"
     call_id: str = ""
     files: FileLedger = msgspec.field(default_factory=FileLedger)
-    processes: "ProcessRegistry | None" = None
-    """The registry of background processes; None: nothing may go to the background."""
     scope_key: str = ""
     session_key: str = ""
     outputs: str = ""

@@ -9,9 +9,10 @@ import trio
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import Session
 from agent.processes.spawn import Command, SpawnFailed
-from agent.processes.tree import MARK_VARIABLE
+from agent.tool_environment import may_be_set
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.places import locate
+from agent.tools.progress import wait_for_end
 from agent.tools.truncation import shorten
 
 __all__ = ["ExecInput", "ExecTool", "yield_window"]
@@ -19,10 +20,6 @@ __all__ = ["ExecInput", "ExecTool", "yield_window"]
 _DEFAULT_TIMEOUT = 1800.0
 _DEFAULT_YIELD_MS = 10_000
 _YIELD_BOUNDS_MS = (10, 120_000)
-_UPDATE_INTERVAL = 0.05
-_REFUSED_VARIABLES = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS", "BASH_ENV", "ENV", MARK_VARIABLE})
-_REFUSED_PREFIXES = ("LD_", "DYLD_", "POOL_")
-"""What makes other programs run than the command names, and the marks by which a command's processes are found."""
 
 
 class ExecInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,9 +54,14 @@ class ExecTool:
 
     async def run(self, arguments: ExecInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        if context.processes is not None:
-            return await _run(arguments, context, context.processes)
-        return await _run_alone(arguments, context)
+        registry = context.processes
+        session = _start(arguments, context, registry)
+        warnings = _warnings(arguments, session, registry)
+        await _wait(session, context, yield_window(arguments) if registry.allow_background else float("inf"))
+        if session.exited:
+            return _result(session, warnings, context.outputs)
+        registry.background(session)
+        return ToolOutput(_still_running(session, warnings), session.details())
 
 
 def yield_window(arguments: ExecInput) -> float:
@@ -69,32 +71,6 @@ def yield_window(arguments: ExecInput) -> float:
     asked = _DEFAULT_YIELD_MS if arguments.yield_ms is None else arguments.yield_ms
     shortest, longest = _YIELD_BOUNDS_MS
     return min(max(asked, shortest), longest) / 1000
-
-
-async def _run_alone(arguments: ExecInput, context: ToolContext) -> ToolOutput:
-    """Where there is no registry there is one for this call, which ends with it."""
-    outcome: ToolOutput | ToolError
-    async with trio.open_nursery() as nursery:
-        registry = ProcessRegistry(allow_background=False)
-        await nursery.start(registry.run)
-        try:
-            outcome = await _run(arguments, context, registry)
-        except ToolError as exc:  # taken out by hand: a nursery would wrap it into a group
-            outcome = exc
-        nursery.cancel_scope.cancel()
-    if isinstance(outcome, ToolError):
-        raise outcome
-    return outcome
-
-
-async def _run(arguments: ExecInput, context: ToolContext, registry: ProcessRegistry) -> ToolOutput:
-    session = _start(arguments, context, registry)
-    warnings = _warnings(arguments, session, registry)
-    await _wait(session, context, yield_window(arguments) if registry.allow_background else float("inf"))
-    if session.exited:
-        return _result(session, warnings, context.outputs)
-    registry.background(session)
-    return ToolOutput(_still_running(session, warnings), session.details())
 
 
 # --- starting ---------------------------------------------------------------------------------------------------------
@@ -124,7 +100,7 @@ def _checked_workdir(workdir: str, context: ToolContext) -> str:
 
 def _checked_environment(extra: dict[str, str]) -> dict[str, str]:
     for name in extra:
-        if name in _REFUSED_VARIABLES or name.startswith(_REFUSED_PREFIXES):
+        if not may_be_set(name):
             raise ToolError(f"the variable {name} may not be set", "validation")
     return extra
 
@@ -142,30 +118,12 @@ def _warnings(arguments: ExecInput, session: Session, registry: ProcessRegistry)
 async def _wait(session: Session, context: ToolContext, window: float) -> None:
     """Wait for the end, or for the window to pass, telling progress meanwhile. Cancelled, it ends the command first."""
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_tell_progress, session, context)
-            with trio.move_on_after(window):
-                await session.ended.wait()
-            nursery.cancel_scope.cancel()
+        await wait_for_end(session, context.report, window)
     except BaseException:  # a nursery makes a group of what cancels it
         session.stop()
         with trio.CancelScope(shield=True):  # its registry bounds it
             await session.ended.wait()
         raise
-    if session.fresh.is_set():
-        _tell(session, context)
-
-
-async def _tell_progress(session: Session, context: ToolContext) -> None:
-    while True:
-        await session.fresh.wait()
-        _tell(session, context)
-        await trio.sleep(_UPDATE_INTERVAL)
-
-
-def _tell(session: Session, context: ToolContext) -> None:
-    session.fresh = trio.Event()
-    context.report(session.details())
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------

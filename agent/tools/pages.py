@@ -3,6 +3,7 @@
 Lines end with LF and nothing else; a CR before it belongs to the line and is shown as it is.
 """
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -69,11 +70,4 @@ class PageBuilder:
 
 def cut_text(data: bytes) -> str:
     """The text of bytes that may end within a character, without the piece of it."""
-    for missing in range(1, min(4, len(data) + 1)):
-        if data[-missing] >= 0xC0:  # the first byte of a character: is all of it there?
-            lead = data[-missing]
-            length = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
-            return (data[:-missing] if length > missing else data).decode(errors="replace")
-        if data[-missing] < 0x80:
-            break
-    return data.decode(errors="replace")
+    return getincrementaldecoder("utf-8")("replace").decode(data)

@@ -4,48 +4,24 @@ Whatever goes wrong is a result that says so, not an error: a process may end be
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import msgspec
-import trio
 
+from agent.processes.asking import ProcessInput
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import Session
 from agent.processes.stdin import InputClosed
-from agent.tools.base import Effects, ToolContext, ToolOutput
+from agent.tools.base import Effects, Report, ToolContext, ToolOutput
+from agent.tools.progress import wait_for_end
 from agent.tools.truncation import shorten
 
-__all__ = ["Action", "ProcessInput", "ProcessTool", "act"]
-
-Action: TypeAlias = Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
+__all__ = ["ProcessTool", "act"]
 
 _MAX_WAIT = 30.0
 _LOG_LINES = 200
 _COMMAND_CHARS = 80
-_MAX_DATA = 1_000_000
-_MAX_KEYS = 1_000
-
-_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-_Data: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_DATA)]
-
-
-class ProcessInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``session_id``: for all actions but list, and clear of everything that has ended.
-
-    ``timeout``: seconds that poll waits for the end, at most 30. ``offset`` and ``limit``: lines that log passes over
-    and shows; without both, the last 200. ``data`` and ``eof``: for write (as it is), submit (and Enter) and paste.
-    ``keys``: for send_keys.
-    """
-
-    action: Action
-    session_id: str | None = None
-    timeout: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    offset: _Count | None = None
-    limit: _Count | None = None
-    data: _Data = ""
-    eof: bool = False
-    keys: Annotated[list[str], msgspec.Meta(max_length=_MAX_KEYS)] = []
 
 
 class ProcessTool:
@@ -64,12 +40,16 @@ class ProcessTool:
 
     async def run(self, arguments: ProcessInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
-        if context.processes is None:
-            return _failure("nothing runs in the background here")
-        return await act(arguments, context.processes, context.scope_key, context.outputs)
+        return await act(arguments, context.processes, context.scope_key, context.outputs, context.report)
 
 
-async def act(arguments: ProcessInput, registry: ProcessRegistry, scope_key: str, outputs: str = "") -> ToolOutput:
+async def act(
+    arguments: ProcessInput,
+    registry: ProcessRegistry,
+    scope_key: str,
+    outputs: str = "",
+    report: Report = lambda _: None,
+) -> ToolOutput:
     """Do it, for the commands of this scope only; ``outputs`` is the directory for output that is too long to show."""
     if arguments.action == "list":
         return _list(registry, scope_key)
@@ -79,7 +59,7 @@ async def act(arguments: ProcessInput, registry: ProcessRegistry, scope_key: str
     if session is None:
         return _failure(f"there is no session {arguments.session_id!r}; the action list shows those that there are")
     try:
-        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs))
+        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs, report))
     except (InputClosed, UnknownKey) as exc:
         return _failure(str(exc), session)
 
@@ -89,6 +69,7 @@ class _Request(msgspec.Struct, frozen=True):
     registry: ProcessRegistry
     session: Session
     outputs: str
+    report: Report
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -117,9 +98,8 @@ async def _wait_for_end(request: _Request, seconds: float) -> None:
     session = request.session
     session.watchers += 1
     try:
-        with trio.move_on_after(seconds):
-            await session.ended.wait()
-    except trio.Cancelled:
+        await wait_for_end(session, request.report, seconds)
+    except BaseException:  # a cancellation, or a group of them
         session.watchers -= 1
         request.registry.announce(session)
         raise

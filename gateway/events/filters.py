@@ -10,8 +10,16 @@ from wire.envelope import Channel
 __all__ = ["EventFilter"]
 
 
+_OF_NO_RUN = frozenset({"agent_resumed", "exec_exit"})
+"""What happens in a session between its runs, or beside them: whoever follows one of them wants to see it too."""
+
+
 class EventFilter(msgspec.Struct, frozen=True):
-    """Each part None = all. ``session`` is looked up in an index, the rest is looked at event by event."""
+    """Each part None = all. ``session`` is looked up in an index, the rest is looked at event by event.
+
+    With ``run_id`` what belongs to another run is left out, and what belongs to none but ``agent_resumed`` and
+    ``exec_exit``.
+    """
 
     session: str | None = None
     run_id: str | None = None
@@ -36,7 +44,7 @@ class EventFilter(msgspec.Struct, frozen=True):
         """Whether an event of the right session is wanted."""
         return (
             (self.kinds is None or item.type in self.kinds)
-            and (self.run_id is None or item.run_id == self.run_id)
+            and (self.run_id is None or item.run_id == self.run_id or (not item.run_id and item.type in _OF_NO_RUN))
             and (self.channels is None or _channel_of(item) in self.channels)
         )
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.autonomy import Autonomy
 from gateway.caller import Caller
 from gateway.methods.ports import SupervisorPort
 from gateway.requests import DrainRequest, ExplainRequest, NoParams, WorkerRequest
@@ -19,8 +20,9 @@ __all__ = ["OperatorMethods"]
 class OperatorMethods:
     """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
 
-    def __init__(self, gateway: Gateway, supervisor: SupervisorPort) -> None:
+    def __init__(self, gateway: Gateway, supervisor: SupervisorPort, autonomy: Autonomy) -> None:
         self._gateway = gateway
+        self._autonomy = autonomy
         self._pool = gateway.pool
         self._supervisor = supervisor
 
@@ -38,6 +40,7 @@ class OperatorMethods:
             permissions=gateway.permissions.snapshot(),
             system_events=gateway.system_events.figures(),
             events=gateway.bus.statistics(),
+            autonomy=self._autonomy.figures(),
             store=gateway.store.statistics(),
         )
         facts = msgspec.structs.asdict(statistics)

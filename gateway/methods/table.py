@@ -8,9 +8,11 @@ import msgspec
 from errors import UsageError
 from gateway import requests
 from gateway.attachments import requests as attaching
+from gateway.autonomy import Autonomy
 from gateway.caller import Caller
 from gateway.methods.agents import AgentMethods
 from gateway.methods.attachments import AttachmentMethods
+from gateway.methods.autonomy import AutonomyMethods
 from gateway.methods.operator import OperatorMethods
 from gateway.methods.ports import SupervisorPort
 from gateway.methods.runs import RunMethods
@@ -18,6 +20,7 @@ from gateway.methods.sessions import SessionMethods
 from gateway.methods.subscriptions import SubscriptionMethods
 from gateway.methods.system_events import SystemEventMethods
 from gateway.service import Gateway
+from heartbeat.cron.requests import CronAdd, CronList, CronName
 
 __all__ = ["Methods"]
 
@@ -27,10 +30,11 @@ Method = Callable[[Any, Caller], Awaitable[Any]]
 class Methods:
     """All methods over one gateway."""
 
-    def __init__(self, gateway: Gateway, supervisor: SupervisorPort) -> None:
+    def __init__(self, gateway: Gateway, supervisor: SupervisorPort, autonomy: Autonomy) -> None:
         runs, sessions = RunMethods(gateway), SessionMethods(gateway)
-        operator, subscriptions = OperatorMethods(gateway, supervisor), SubscriptionMethods(gateway.bus)
-        events, attachments = SystemEventMethods(gateway), AttachmentMethods(gateway)
+        operator, subscriptions = OperatorMethods(gateway, supervisor, autonomy), SubscriptionMethods(gateway.bus)
+        events, alone = SystemEventMethods(gateway), AutonomyMethods(gateway, autonomy)
+        attachments = AttachmentMethods(gateway)
         self._table: Mapping[str, tuple[type, Method]] = {
             "ping": (requests.NoParams, operator.ping),
             "status": (requests.NoParams, operator.status),
@@ -64,6 +68,13 @@ class Methods:
             "attach.end": (attaching.AttachmentRequest, attachments.end),
             "events.inject": (requests.InjectRequest, events.inject),
             "events.peek": (requests.SessionRequest, events.peek),
+            "heartbeat.run": (requests.BeatNow, alone.beat),
+            "heartbeat.status": (requests.NoParams, alone.heartbeats),
+            "cron.add": (CronAdd, alone.add),
+            "cron.list": (CronList, alone.list),
+            "cron.get": (CronName, alone.get),
+            "cron.remove": (CronName, alone.remove),
+            "cron.run": (CronName, alone.run),
             "pause": (requests.NoParams, operator.pause),
             "resume": (requests.NoParams, operator.resume),
             "drain": (requests.DrainRequest, operator.drain),

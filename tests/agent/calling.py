@@ -11,6 +11,7 @@ from agent.calls import CallRunner
 from agent.hook_types import Hook
 from agent.hooks import Hooks
 from agent.policy import Policy
+from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from wire.entries import CallRecord, CallState, ToolUseBlock
 from wire.messages import ToolCallView
@@ -103,6 +104,7 @@ class Bench:
         self.tools = {tool.name: tool for tool in tools or map(FakeTool, TOOLS, TOOLS.values())}
         self.policy = policy or Policy()
         self.approvals = Approvals()
+        self.processes = ProcessRegistry()
         self.journal = Journal()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.warnings: list[tuple[str, str]] = []
@@ -125,7 +127,7 @@ class Bench:
             approvals=self.approvals,
             hooks=self.hooks,
             journal=self.journal,
-            context_for=lambda call, report: ToolContext(cwd="/", environment={}, report=report, call_id=call.id),
+            context_for=lambda call, report: ToolContext("/", {}, report, self.processes, call_id=call.id),
             say=self.say,
         )
 

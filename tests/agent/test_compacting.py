@@ -1,11 +1,14 @@
 """Compaction in a worker: when it happens, what becomes of the run, and what is told when it does not come about."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import msgspec
 import pytest
 import trio
 
+from agent.models.base import ModelError, ModelRequest, Piece, TextPiece
+from agent.models.scripted import ScriptedModel
 from tests.agent.inprocess import SMALL, worker
 from wire.messages import PromptResult
 
@@ -36,6 +39,22 @@ async def test_a_model_that_finds_the_conversation_too_long_is_asked_once_more_a
         result = await client.prompt("OVERFLOW three")
         assert (result.stop_reason, result.error) == ("stop", None)
     assert phases(client.events("compaction")) == [("start", "overflow"), ("end", "overflow")]
+
+
+async def test_what_was_shown_is_not_said_again_though_the_model_finds_it_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def half_an_answer(_model: ScriptedModel, _request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        yield TextPiece(["half of it"])
+        raise ModelError("too long after all", overflow=True)
+
+    async with worker("--no-session") as client:
+        for text in ("one", "two", "three"):
+            await client.prompt(text)
+        monkeypatch.setattr(ScriptedModel, "stream", half_an_answer)
+        result = await client.prompt("four")
+    assert (result.stop_reason, result.text, result.error) == ("error", "half of it", "too long after all")
+    assert client.events("compaction") == []
 
 
 async def test_what_cannot_be_compacted_ends_the_run_with_the_models_words() -> None:

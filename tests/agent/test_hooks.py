@@ -96,6 +96,14 @@ def allow_all(bench: Bench) -> Any:
     return react
 
 
+async def test_what_a_hook_denies_no_person_is_asked_about() -> None:
+    hooks = {"before_tool_call": always(Deny("not today"))}
+    bench = Bench(FakeTool("asked"), policy=Policy(require_approval=frozenset({"asked"})), hooks=hooks)
+    (refused,) = await bench.run(("asked", {}))
+    assert (refused["error_type"], refused["note"]) == ("denied", "not today")
+    assert bench.story("c0") == [("tool", "start"), ("tool", "error"), ("tool_executed", None), ("tool", "end")]
+
+
 async def test_no_hook_can_relax_what_the_rules_deny_or_ask() -> None:
     asked: list[str] = []
 

@@ -3,6 +3,7 @@
 import pytest
 
 from agent.flags import FLAGS, help_text
+from agent.models.directives import DIRECTIVES_HELP
 from agent.options import Options, UsageError, parse_options
 
 
@@ -65,13 +66,18 @@ def test_a_value_may_begin_with_a_dash() -> None:
         (["--fly"], "unknown option '--fly'"),
         (["hello"], "unknown argument 'hello'"),
         (["--mode", "rpc", "--model"], "--model needs a value"),
-        (["--mode", "dance"], "mode"),
-        (["--mode", "rpc", "--thinking", "much"], "thinking"),
+        (["--mode", "dance"], "--mode 'dance' does not fit; it takes one of: rpc, text"),
+        (["--mode", "rpc", "--thinking", "much"], "--thinking 'much' does not fit; it takes one of: high, low, "),
         (["--mode", "rpc", "--offline=yes"], "takes no value"),
-        (["--mode", "rpc", "--permission-mode", "yolo"], "permission_mode"),
-        (["--mode", "rpc", "--max-steps", "0"], "max_steps"),
-        (["--mode", "rpc", "--timeout", "soon"], "timeout"),
-        (["--mode", "rpc", "--context-tokens", "12"], "context_tokens"),
+        (
+            ["--mode", "rpc", "--permission-mode", "yolo"],
+            "--permission-mode 'yolo' .* one of: approval, auto, readonly",
+        ),
+        (["--mode", "rpc", "--max-steps", "0"], "--max-steps '0' does not fit; it takes a whole number from 1 on"),
+        (["--mode", "rpc", "--timeout", "soon"], "--timeout 'soon' does not fit; it takes a number above 0"),
+        (["--mode", "rpc", "--context-tokens", "12"], "--context-tokens '12' .* from 1000 on"),
+        (["--mode", "rpc", "--timeout", "nan"], "--timeout 'nan' does not fit"),
+        (["-p", "caf\udce9"], r"the argument 'caf\\udce9' is not UTF-8 text"),
         (["--mode", "rpc", "-p", "x"], "exclude each other"),
         (["--mode", "rpc", "--no-session", "--continue"], "exclude each other"),
     ],
@@ -89,9 +95,9 @@ def test_help_names_every_flag() -> None:
 
 
 def test_help_stands_in_groups_that_no_line_breaks() -> None:
-    lines = help_text("").splitlines()
+    lines = help_text(DIRECTIVES_HELP).splitlines()
     assert "tools and permissions:" in lines
-    assert max(map(len, lines)) <= 120
+    assert max(map(len, lines)) <= 80
 
 
 def test_every_flag_sets_a_field_of_the_options() -> None:

@@ -28,20 +28,16 @@ def kind(verdict: Verdict) -> str:
         ("exec", {}, "Allowed"),
         ("nothing", {"deny": frozenset({"nothing"})}, "FAILED"),  # known comes before the lists
         ("exec", {"deny": frozenset({"exec"})}, "DENIED"),
-        ("exec", {"deny": frozenset({"exec"}), "allow": EVERY, "require_approval": EVERY}, "DENIED"),
-        ("exec", {"allow": frozenset({"read"})}, "DENIED"),
-        ("exec", {"allow": frozenset()}, "DENIED"),
-        ("exec", {"allow": frozenset({"read"}), "require_approval": EVERY}, "DENIED"),
-        ("exec", {"allow": frozenset({"exec"})}, "Allowed"),
+        ("exec", {"deny": frozenset({"exec"}), "require_approval": EVERY}, "DENIED"),
         ("exec", {"require_approval": frozenset({"exec"})}, "Needed"),
         ("read", {"require_approval": frozenset({"exec"})}, "Allowed"),
         ("exec", {"require_approval": frozenset({"exec"}), "mode": "readonly"}, "Needed"),  # lists before the mode
-        ("exec", {"mode": "approval", "allow": EVERY}, "Needed"),
+        ("exec", {"mode": "approval"}, "Needed"),
         ("read", {"mode": "approval"}, "Needed"),
         ("read", {"mode": "readonly"}, "Allowed"),
         ("todo", {"mode": "readonly"}, "Allowed"),
         ("write", {"mode": "readonly"}, "DENIED"),
-        ("exec", {"mode": "readonly", "allow": EVERY}, "DENIED"),
+        ("exec", {"mode": "readonly"}, "DENIED"),
     ],
 )
 def test_the_first_rule_that_objects_decides(name: str, rules: dict[str, Any], outcome: str) -> None:
@@ -66,7 +62,6 @@ def test_an_unknown_tool_is_told_which_there_are() -> None:
 def test_a_denial_says_which_rule_it_was_and_is_not_to_be_repeated() -> None:
     for rules, words in (
         ({"deny": EVERY}, "deny list"),
-        ({"allow": frozenset()}, "allow list"),
         ({"mode": "readonly"}, "only read"),
     ):
         verdict = judged("exec", **rules)

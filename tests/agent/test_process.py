@@ -236,6 +236,22 @@ def test_a_bad_start_is_one_clear_line_and_no_ready(arguments: list[str], code: 
     assert ended.stdout == ""
 
 
+def test_a_directory_that_is_gone_or_has_no_name_in_text_is_no_place_to_work() -> None:
+    for make, complaint in (
+        ("mkdir gone; cd gone; rmdir ../gone", "the working directory does not exist any more"),
+        (r"mkdir $'caf\xe9'; cd $'caf\xe9'", r"name that is not UTF-8 text: '" + str(Path.cwd()) + r"/caf\udce9'"),
+        (r"export HOME=$'/caf\xe9'", r"(XDG_STATE_HOME, HOME) has a name that is not UTF-8 text: '/caf\udce9/"),
+    ):
+        command = f'{make}; exec "$0" -P -m agent -p hello'
+        ended = subprocess.run(
+            ["/bin/bash", "-c", command, sys.executable], capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert complaint in ended.stderr
+        assert ended.stderr.startswith("agent: ")
+        assert ended.stderr.count("\n") == 1
+
+
 def test_one_prompt_in_the_terminal() -> None:
     answered = run("-p", "ECHO:hello", "--no-session")
     assert (answered.returncode, answered.stdout, answered.stderr) == (0, "hello\n", "")

@@ -166,3 +166,28 @@ async def test_when_the_reader_of_stdout_is_gone_the_worker_ends() -> None:
         await client.stdout.aclose()
         await client.send("ping")
     assert client.exit_code == 1
+
+
+async def test_a_line_that_is_too_long_ends_the_worker_as_the_end_of_stdin_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    limits = msgspec.structs.replace(SMALL, line_bytes=100_000)
+    async with worker("--no-session", limits=limits) as client:
+        await client.send("prompt", text='TOOL:exec {"command":"echo begun; exec sleep 60"}')
+        await client.event("tool", phase="update")
+        await client.send_raw(b"x" * 200_000)
+        await client.ended.wait()
+    assert client.exit_code == 1
+    assert capsys.readouterr().err == "agent: a line on stdin is longer than 100000 bytes\n"
+
+
+async def test_a_worker_that_is_shutting_down_begins_nothing_more_but_answers_pings() -> None:
+    async with worker("--no-session") as client:
+        prompt = await client.send("prompt", text="PIECES=100000 DELAY=10")
+        await client.event("assistant_message")
+        late = b'{"id":"late","method":"prompt","params":{"text":"late"}}\n{"id":"ping","method":"ping"}\n'
+        await client.send_raw(b'{"id":"end","method":"shutdown"}\n' + late)
+        assert (await client.answer("late"))["error"]["code"] == "shutting_down"
+        assert (await client.answer("ping"))["result"] == {}
+        assert (await client.answer(prompt))["result"]["stop_reason"] == "aborted"
+        assert (await client.answer("end"))["result"] == {}

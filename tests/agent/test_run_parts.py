@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import trio
 
-from agent.reply import with_unique_ids
+from agent.models.base import CallPiece, TextPiece
+from agent.output import Output
+from agent.reply import Reply, with_unique_ids
 from agent.run_clock import RunClock
 from agent.runs import Run, RunRegistry
-from wire.entries import ToolUseBlock, TranscriptMessage
+from wire.entries import TextBlock, ToolUseBlock, TranscriptMessage
 
 
 class Registry(RunRegistry):
@@ -43,25 +45,6 @@ def test_a_run_that_was_replaced_cannot_end_its_successor(capsys: pytest.Capture
     assert not runs.clear_active_run(second)
 
 
-async def test_who_waits_for_the_end_is_woken_by_the_last_run_only() -> None:
-    runs, first, second = Registry(), run("1"), run("2")
-    await runs.wait_idle()
-    runs.set_active_run(first)
-    woken = trio.Event()
-
-    async def wait() -> None:
-        await runs.wait_idle()
-        woken.set()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        runs.set_active_run(second)
-        runs.clear_active_run(first)
-        await trio.testing.wait_all_tasks_blocked()
-        assert not woken.is_set()
-        runs.clear_active_run(second)
-
-
 async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.testing.MockClock) -> None:
     clock = RunClock(10)
     with clock.scope:
@@ -75,7 +58,7 @@ async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.t
         await trio.sleep(3)
         assert trio.current_time() == 1_009
         await trio.sleep(60)
-    assert clock.ran_out
+    assert clock.scope.cancelled_caught
     assert trio.current_time() == 1_010
 
 
@@ -96,3 +79,13 @@ def test_a_call_whose_id_is_taken_gets_another_one(given: list[str], used: set[s
     message = with_unique_ids(calls(*given), used, "r1.0")
     assert [call.id for call in message.calls] == ids
     assert message.stop_reason == "stop"
+
+
+def test_calls_of_an_answer_that_is_broken_off_are_not_part_of_it() -> None:
+    reply = Reply(Output(), "r1", lambda _usage: None)
+    for piece in (TextPiece(["I will "]), CallPiece("c1", "exec", {}), TextPiece(["run it"])):
+        reply.take(piece)
+    assert reply.message().calls
+    assert reply.broken_off("aborted") == TranscriptMessage(
+        "assistant", [TextBlock("I will run it")], stop_reason="aborted"
+    )

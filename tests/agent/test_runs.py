@@ -1,10 +1,14 @@
 """Runs: steps, steers, follow-ups, aborts, and all the ways in which a run can end."""
 
+import os
+import sys
+
 import msgspec
 import pytest
 import trio
 
 from agent.hooks import AgentEnd, Hooks
+from agent.steps import Steps
 from tests.agent.inprocess import SMALL, Client, worker
 from wire.messages import PromptResult
 
@@ -117,6 +121,7 @@ async def test_a_prompt_after_an_abort_waits_for_the_end_of_the_aborted_run() ->
 
 
 async def test_a_steer_is_inserted_before_the_next_model_call() -> None:
+    os.mkfifo("gate")  # nobody opens it: the command waits until it is aborted
     async with worker("--no-session") as client:
         prompt = await client.send("prompt", text='TOOL:exec {"command":"read line < gate"}')
         await client.event("tool", phase="start")
@@ -228,6 +233,36 @@ async def test_a_failing_model_ends_the_run_with_an_error() -> None:
         assert (result.stop_reason, result.error) == ("error", "the scripted model was asked to fail")
         assert client.events("error")[0]["message"] == result.error
         assert (await client.prompt("hello")).stop_reason == "stop"
+
+
+async def test_a_defect_ends_the_run_as_any_other_end_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(_steps: Steps, _prompt: str) -> str:
+        raise ExceptionGroup("of a nursery", [LookupError("no such thing")])
+
+    async with worker("--no-session") as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(Steps, "go", broken)
+            result = await client.prompt("hello")
+        assert (result.stop_reason, result.error) == ("error", "internal error: LookupError: no such thing")
+        assert [event["stop_reason"] for event in client.events("done")] == ["error"]
+        assert (await client.prompt("hello")).stop_reason == "stop"
+    assert capsys.readouterr().err == "agent: internal error: LookupError: no such thing\n"
+
+
+async def test_a_run_that_could_not_even_begin_leaves_nobody_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with worker("--no-session") as client:
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, "agent.turn", None)  # its import fails
+            assert await client.refused("prompt", text="hello") == "internal"
+        assert (await client.prompt("hello")).stop_reason == "stop"
+
+
+async def test_an_input_of_half_a_character_fits_no_tool_and_can_be_kept(sessions: str) -> None:
+    async with worker("--session-dir", sessions) as client:
+        result = await client.prompt('TOOL:read {"path":"\\udc00"}\nTELL')
+    assert (result.stop_reason, result.text[:40]) == ("stop", "the input does not fit the tool read: it")
 
 
 async def test_a_run_ends_after_its_maximum_of_steps() -> None:

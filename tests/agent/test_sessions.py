@@ -1,6 +1,7 @@
 """Sessions: a conversation survives the worker that held it, and never reaches another one."""
 
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import pytest
 import trio
 
 from agent.assembly import BadStart
+from agent.conversation import SessionStore
+from agent.output import Output
 from tests.agent.inprocess import worker
+from wire.entries import TextBlock, TranscriptMessage
+from wire.transcript import TranscriptWriter
 
 
 async def one_session(sessions: str, *texts: str) -> str:
@@ -82,6 +87,50 @@ async def test_seqs_rise_across_the_workers_of_one_session(sessions: str) -> Non
         assert min(event["data"]["seq"] for event in client.lines if event.get("event") == "run_start") > highest
     seqs = [line["seq"] for line in lines_of(path)[1:]]
     assert seqs == sorted(set(seqs))
+
+
+async def test_seqs_rise_over_those_of_a_session_that_is_switched_to(sessions: str) -> None:
+    path = await one_session(sessions, "PIECES=500")
+    highest = max(line["seq"] for line in lines_of(path)[1:])
+    async with worker("--session-dir", sessions) as client:
+        await client.call("switch_session", session_file=path)
+        await client.prompt("beta")
+        assert (await client.event("run_start"))["seq"] > highest > 500
+    seqs = [line["seq"] for line in lines_of(path)[1:]]
+    assert seqs == sorted(set(seqs))
+
+
+async def test_nobody_waits_for_the_disk_in_vain(sessions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is cancelled meanwhile goes on only when what was written is safe."""
+    go_on, told = threading.Event(), list[str]()
+    sync = TranscriptWriter.sync
+
+    def slow_sync(writer: TranscriptWriter) -> None:
+        assert go_on.wait(10)
+        sync(writer)
+        told.append("safe")
+
+    monkeypatch.setattr(TranscriptWriter, "sync", slow_sync)
+    conversation = SessionStore(Path(sessions), sessions, Output()).fresh()
+    conversation.add(TranscriptMessage("user", [TextBlock("hi")]))
+    async with trio.open_nursery() as nursery:
+
+        async def wait() -> None:
+            try:
+                await conversation.sync()
+            finally:
+                told.append("over")
+
+        for _ in range(2):
+            nursery.start_soon(wait)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await trio.testing.wait_all_tasks_blocked()
+        assert told == []
+        go_on.set()
+    conversation.close()
+    assert told == ["safe", "over", "safe", "over"]
 
 
 async def test_a_session_held_by_another_worker_is_refused_and_the_own_one_kept(sessions: str) -> None:

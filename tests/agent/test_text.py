@@ -1,17 +1,28 @@
 """``agent -p``: what a person sees, and what a script gets to know from the exit code."""
 
+import fcntl
+import json
 import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from agent.options import parse_options
+from agent.terminal import Terminal as Front
 from agent.text import run_once
+from tests.wire.terminals import Terminal, screen_of
+from wire.stage import Stage
 
 QUIET = ("--no-session", "--no-hooks")
+AGENT = (sys.executable, "-P", "-m", "agent", *QUIET)
 
 
 def run(capsys: pytest.CaptureFixture[str], prompt: str, *flags: str) -> tuple[int, str, list[str]]:
@@ -93,10 +104,120 @@ def test_a_conversation_in_the_terminal_can_be_continued(capsys: pytest.CaptureF
 def test_a_signal_ends_it_and_the_commands_that_it_runs(number: signal.Signals) -> None:
     os.mkfifo("pid")
     command = 'TOOL:exec {"command":"echo $$ > pid; exec sleep 60"}'
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "agent", *QUIET, "-p", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen([*AGENT, "-p", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         pid = int(Path("pid").read_text())
         process.send_signal(number)
-        assert process.wait(20) == 128 + number
+        assert process.wait(8) == 128 + number  # it would go to the background, and the run end, after 10 s
         assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.process
+def test_a_second_signal_does_not_wait_for_a_command_that_will_not_end() -> None:
+    os.mkfifo("pid")
+    command = "trap '' TERM; echo $$ > pid; while :; do read x < never; done"
+    os.mkfifo("never")
+    prompt = f'TOOL:exec {{"command":"{command}"}}'
+    with subprocess.Popen([*AGENT, "-p", prompt], stderr=subprocess.PIPE, text=True) as process:
+        pid = int(Path("pid").read_text())
+        assert process.stderr is not None
+        process.send_signal(signal.SIGINT)
+        assert any("! aborting" in line for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(4) == 130  # the patience with the command alone would be 5 s
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_what_was_cut_short_is_told_when_the_session_goes_on(capsys: pytest.CaptureFixture[str], sessions: str) -> None:
+    command = [sys.executable, "-P", "-m", "agent", "--no-hooks", "--session-dir", sessions]
+    killed = subprocess.run(
+        [*command, "-p", 'TOOL:exec {"command":"kill -9 $PPID"}'], capture_output=True, check=False, timeout=20
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert run_once(parse_options([*command[4:], "--continue", "-p", "hello"])) == 0
+    assert capsys.readouterr().err.startswith("! the session was interrupted: 1 tool call of it sealed")
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [("more", "✓ the conversation is compacted"), ("SUMMARY_ERROR", "! it could not be compacted: the conversation")],
+)
+def test_a_compaction_is_told(capsys: pytest.CaptureFixture[str], sessions: str, last: str, told: str) -> None:
+    flags = ["--no-hooks", "--session-dir", sessions, "--context-tokens", "19000", "--no-tools", "--continue"]
+    for prompt in (f"{last} " + "x" * 9_000, "y", "z"):
+        assert run_once(parse_options([*flags, "-p", prompt])) == 0
+    err = capsys.readouterr().err.splitlines()
+    assert "· the conversation is being compacted (threshold)" in err
+    assert any(line.startswith(told) for line in err)
+
+
+def test_a_warning_is_told_and_what_ends_the_run_only_at_its_end() -> None:
+    err = Terminal()
+    told = Front(Stage(Terminal(), err, {}))
+    for severity in ("warn", "error"):
+        told.event("error", {"severity": severity, "message": "trying\nagain \x1b[2J"})
+    assert err.getvalue() == "! trying again \\x1b[2J\n"
+
+
+# --- the streams of a process -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("prompt", "redirections", "code", "out", "err"),
+    [
+        ("ECHO:äé", "", 0, "??\n", ""),
+        ("TOOL:ls {} ECHO:hi", "2>&-", 0, "hi\n", ""),
+        ("TOOL:nothing {} ECHO:hi", ">&-", 0, "", "? nothing\n  ? failed: there is no tool"),
+        ("ECHO:hi", "<&-", 0, "hi\n", ""),
+        ("PIECES=100000", "| head -c 7; exit ${PIPESTATUS[0]}", 1, "piece 0", ""),
+        ("ECHO:hi", ">/dev/full", 1, "", "agent: OSError: "),
+        ("ECHO:hi", "--help >/dev/full", 1, "", "agent: OSError: "),
+    ],
+)
+def test_whatever_the_streams_are_it_says_what_it_can(
+    prompt: str, redirections: str, code: int, out: str, err: str
+) -> None:
+    line = f"{' '.join(AGENT)} -p '{prompt}' {redirections}"
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stdout) == (code, out)
+    assert done.stderr.startswith(err)
+    assert bool(done.stderr) is bool(err)
+
+
+@contextmanager
+def on_a_terminal(*arguments: str, columns: int) -> Iterator[Callable[[str], str]]:
+    """The agent on a terminal; the function reads on until something is there, and returns all that was read."""
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "", "NO_COLOR": ""}
+    seen = ""
+
+    def read_until(wanted: str) -> str:
+        nonlocal seen
+        while wanted not in seen:
+            seen += os.read(master, 65536).decode(errors="replace").replace("\r\n", "\n")
+        return seen
+
+    process = subprocess.Popen([*AGENT, *arguments], stdin=terminal, stdout=terminal, stderr=terminal, env=env)
+    os.close(terminal)
+    try:
+        with process:
+            yield read_until
+    finally:
+        process.kill()
+        os.close(master)
+
+
+@pytest.mark.process
+def test_on_a_terminal_a_command_is_watched_while_it_runs() -> None:
+    os.mkfifo("go")
+    command = json.dumps({"command": "printf 'half%s\\033[2J\\n' way; read x < go; echo all"})
+    with on_a_terminal("-p", f"TOOL:exec {command} ECHO:it is done", columns=40) as read_until:
+        read_until("\x1b[2m  │ halfway\x1b[0m\n")  # and it runs on: it waits for us
+        Path("go").write_text("now\n")
+        shown = read_until("it is done\n")
+    assert "\x1b[2J" not in shown
+    begun, ended, answer = screen_of(shown)
+    assert (len(begun), begun[-1]) == (39, "…")
+    assert (ended.startswith("  ✓ ok, code 0 ("), answer) == (True, "it is done")

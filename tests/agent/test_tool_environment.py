@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.tool_environment import environment_of_tools
+from agent.tool_environment import environment_of_tools, may_be_set
 
 SHOW = 'TOOL:exec {"command": "echo [$OPENAI_API_KEY][$MY_API_KEY][$XAI_API_KEY]"} TELL'
 
@@ -20,6 +20,18 @@ def test_only_the_keys_of_providers_are_left_out_and_those_that_are_named_stay()
         "XAI_API_KEY": "x",
     }
     assert environment["OPENAI_API_KEY"] == "k"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PATH", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "AGENT_EXEC_ID"),
+        *("LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "POOL_WORKER_PARENT"),
+    ],
+)
+def test_what_would_make_it_another_command_may_not_be_set(name: str) -> None:
+    assert not may_be_set(name)
+    assert may_be_set(f"MY_{name}")
 
 
 @pytest.mark.process

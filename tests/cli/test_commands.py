@@ -17,7 +17,7 @@ from tests.doors.test_tables import CONVERSATIONS, DOCUMENT
 
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "prompt", "wait", "steer", "abort", "approve", "deny"]
 COMMANDS += ["delegate", "attach", "sessions", "status", "workers", "waiting", "events", "explain", "route", "worker"]
-COMMANDS += ["top", "config", "doctor", "demo"]
+COMMANDS += ["top", "heartbeat", "cron", "config", "doctor", "demo"]
 
 # --- help -----------------------------------------------------------------------------------------------------------
 
@@ -31,6 +31,7 @@ def test_the_help_lists_every_command_under_a_heading(alone: CliRunner) -> None:
     for heading in (
         "Supervisor:",
         "Sessions:",
+        "By themselves:",
         "What is going on:",
         "This machine:",
         "Exit codes:",

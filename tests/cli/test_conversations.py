@@ -7,7 +7,11 @@ import pytest
 
 from tests.cli.fake_pool import OUTCOME, Bench
 
-NOTES = "? needs your approval: exec ls -la\n  pool approve -s ada c1\n"
+NOTES = """\
+? needs your approval: exec ls -la
+  pool approve -s ada c1
+  pool deny -s ada c1 --note "why not"
+"""
 
 
 def test_a_prompt_streams_its_answer_and_tells_what_it_waits_for(bench: Bench) -> None:

@@ -54,6 +54,22 @@ async def test_a_stream_gives_events_in_order_and_then_the_result(path: Path) ->
     assert batches < 100
 
 
+async def test_a_stream_that_may_take_any_time_outlives_its_timeout(path: Path, methods: FakeMethods) -> None:
+    results: list[Any] = []
+
+    def talk() -> None:
+        with ControlClient(path) as client:
+            stream = client.stream("wait", timeout=0.0)
+            stream.take_any_time()
+            results.extend([list(stream), stream.result])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(in_thread, talk)
+        await methods.hanging.wait()
+        methods.release.set()
+    assert results == [[], "released"]
+
+
 async def test_an_error_comes_back_as_the_class_it_left_as(path: Path) -> None:
     def talk(method: str) -> PoolError:
         with ControlClient(path) as client, pytest.raises(PoolError) as caught:

@@ -19,8 +19,20 @@ CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 15
         ("run:start", {"worker": "w3", "turn": "t1"}, "on w3, turn t1"),
         ("run:start", {"worker": "w3"}, "on w3"),
         ("tool:start", {"call": CALL}, "exec ls -la"),
-        ("tool:end", {"call": CALL}, "exec ls -la (1.5 s)"),
-        ("tool:error", {"call": CALL, "error": "no\nright"}, "exec failed: no right"),
+        ("tool:update", {"call": CALL, "tail": "one\ntwo \x1b[2J\n"}, "exec ls -la: two \\x1b[2J"),
+        ("tool:update", {"call": CALL}, "exec ls -la: "),
+        ("tool:end", {"call": CALL}, "exec ls -la: ok (1.5 s)"),
+        ("tool:end", {"call": CALL, "details": {"exit_code": 3}}, "exec ls -la: ended with code 3 (1.5 s)"),
+        ("tool:end", {"call": "odd"}, "call=odd"),
+        ("tool_executed", {"call": CALL}, "exec ls -la"),
+        ("tool:error", {"call": CALL, "error": "no\nright"}, "exec ls -la: failed (1.5 s): no"),
+        ("tool:error", {"call": CALL, "error": {"message": "no"}}, "exec ls -la: failed (1.5 s): no"),
+        ("agent_resumed", {"strategy": "seal", "sealed": ["c1"]}, "the session was interrupted; tool calls sealed: 1"),
+        ("compaction:start", {"reason": "overflow"}, "the conversation is being compacted (overflow)"),
+        ("compaction:end", {"reason": "overflow"}, "the conversation is compacted"),
+        ("compaction:end", {"error": "no"}, "the conversation could not be compacted: no"),
+        ("compaction:end", {"aborted": True}, "the conversation was not compacted"),
+        ("exec_exit", {"session_id": "calm-fox", "summary": "Exec completed"}, "Exec completed"),
         ("done", {"reason": "completed", "worker": "w1"}, "completed, on w1"),
         ("done", {"reason": "error", "error": {"code": "x", "message": "it broke"}}, "error, it broke"),
         (
@@ -30,6 +42,20 @@ CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 15
         ),
         ("permission_decided", {"call_id": "c1", "decision": "deny", "by": "u", "note": "no"}, "deny c1 by u no"),
         ("state_changed", {"from": "READY", "to": "WORKING", "reason": "run"}, "READY -> WORKING (run)"),
+        ("alert", {"agent": "ops", "to": "signal:7", "text": "Full."}, "ops -> signal:7: Full."),
+        ("alert", {"agent": "ops", "to": "x", "text": "See.", "media": ["/a", "/b"]}, "ops -> x: See. (and 2 files)"),
+        ("heartbeat", {"agent": "ops", "reason": "interval", "state": "silent"}, "ops (interval) silent"),
+        (
+            "heartbeat",
+            {"agent": "ops", "reason": "exec", "state": "skipped", "skipped": "disabled"},
+            "ops (exec) skipped: disabled",
+        ),
+        (
+            "heartbeat",
+            {"agent": "ops", "reason": "exec", "state": "undeliverable", "to": "webhook:a", "error": "gone"},
+            "ops (exec) undeliverable -> webhook:a: gone",
+        ),
+        ("cron", {"job": "tidy", "status": "failed", "error": "ill"}, "tidy: failed: ill"),
         ("error", {"severity": "warn", "phase": "model", "message": "slow"}, "warn model: slow"),
         ("worker_spawned", {"worker": "w1", "pid": 7, "cause": None, "why": "a b"}, 'worker=w1  pid=7  why="a b"'),
         ("brand_new", {"deep": {"a": [1]}, "empty": []}, 'deep={"a":[1]}'),
@@ -47,7 +73,11 @@ def test_the_session_is_not_told_twice() -> None:
 
 def test_a_call_that_waits_for_approval_comes_with_its_command() -> None:
     told = tell(event("permission_required", {"call": CALL}, session="it's"), " --socket /s")
-    assert told == ["exec ls -la", "pool approve --socket /s -s 'it'\"'\"'s' c1"]
+    assert told == [
+        "exec ls -la",
+        "pool approve --socket /s -s 'it'\"'\"'s' c1",
+        "pool deny --socket /s -s 'it'\"'\"'s' c1 --note \"why not\"",
+    ]
 
 
 def test_no_event_can_control_the_terminal() -> None:

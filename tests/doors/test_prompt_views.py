@@ -9,6 +9,7 @@ from errors import PoolSaturated
 from gateway.media import Media
 from tests.doors.envelopes import event, pushed, text
 from tests.doors.terminal import Terminal
+from tests.wire.terminals import screen_of
 from wire.envelope import Channel, EventEnvelope
 
 CALL = {"id": "c 1", "name": "exec", "input_preview": "ls -la"}
@@ -65,15 +66,41 @@ def test_tools_are_told_beside_the_text() -> None:
     tools = [tool("tool:start"), tool("tool:update", tail="x"), tool("tool:end"), tool("tool:error", error="no\nright")]
     view.show(pushed(text("a"), *tools, text("b")))
     view.end(OUTCOME)
-    assert out.getvalue() == "ab\n"
-    assert err.getvalue() == "· exec ls -la\n! exec failed: no right\n"
+    assert out.getvalue() == "a\nb\n"
+    assert err.getvalue() == "· exec ls -la\n  ✓ ok\n✗ exec ls -la: failed: no\n"
+
+
+def test_on_a_terminal_the_output_of_a_tool_is_seen_while_it_runs_and_then_what_came_of_it() -> None:
+    terminal = Terminal(tty=True)
+    view = TextView(terminal, terminal, {"COLUMNS": "60"})
+    view.show(
+        pushed(tool("tool:start"), tool("tool:update", tail="one\n"), tool("tool:update", tail="one\ntwo \x1b[2J"))
+    )
+    assert screen_of(terminal.getvalue()) == ["· exec ls -la", "  │ one", "  │ two \\x1b[2J"]
+    details = {"status": "running", "session_id": "calm-fox", "pid": 7}
+    view.show(pushed(tool("tool:end", details=details), text("it goes on")))
+    view.end(OUTCOME)
+    ended = "  … still running in the background as calm-fox"
+    assert screen_of(terminal.getvalue()) == ["· exec ls -la", ended, "it goes on"]
+
+
+def test_a_resumed_session_and_a_shortened_one_are_told() -> None:
+    err = Terminal()
+    resumed = event("agent_resumed", {"strategy": "seal", "sealed": ["c1", "c2"]}, channel=Channel.MONITOR)
+    shorter = [event("compaction:start", {"reason": "threshold"}), event("compaction:end", {"reason": "threshold"})]
+    TextView(Terminal(), err, {}).show(pushed(resumed, *shorter))
+    assert err.getvalue().splitlines() == [
+        "! the session was interrupted; tool calls sealed: 2",
+        "· the conversation is being compacted (threshold)",
+        "· the conversation is compacted",
+    ]
 
 
 def test_on_a_terminal_tools_get_a_line_of_their_own_and_are_dim() -> None:
     out, err = Terminal(tty=True), Terminal(tty=True)
     view = TextView(out, err, {})
     view.show(pushed(text("a"), tool("tool:start")))
-    assert err.getvalue() == "\n\x1b[2m· exec ls -la\x1b[0m\n"
+    assert (out.getvalue(), err.getvalue()) == ("a\n", "\x1b[2m· exec ls -la\x1b[0m\n")
     plain = Terminal(tty=True)
     TextView(Terminal(tty=True), plain, {"NO_COLOR": "1"}).show(pushed(tool("tool:start")))
     assert plain.getvalue() == "· exec ls -la\n"
@@ -128,6 +155,7 @@ def test_a_call_that_needs_approval_is_shown_with_the_command_to_type_uncut() ->
     assert err.getvalue().splitlines() == [
         "? needs your approval: exec ls -la",
         f"  pool approve --socket {'x' * 200} -s 'a b' 'c 1'",
+        f"  pool deny --socket {'x' * 200} -s 'a b' 'c 1' --note \"why not\"",
         "· allow c 1 by uid:1",
     ]
 

@@ -19,23 +19,28 @@ from errors import (
     WorkerError,
     WorkerExited,
 )
-from tests.doors.envelopes import pushed, text
+from tests.doors.envelopes import event, pushed, text
 from tests.doors.terminal import Terminal
+from wire.envelope import EventEnvelope
 
 OUTCOME = {"session": "s", "run_id": "r", "status": "ok", "worker": "w1", "text": "the text", "stop_reason": "stop"}
 ASKED = {"session": "s", "run": "r"}
 
 
 class FakeStream:
-    def __init__(self, outcome: Any, pieces: int) -> None:
+    def __init__(self, outcome: Any, events: list[EventEnvelope]) -> None:
         self.result = outcome
-        self.pieces = pieces
+        self.events = events
+        self.is_bounded = True
 
     def __iter__(self) -> Any:
-        for _ in range(self.pieces):
-            yield [Pushed("events", PushData(events=pushed(text("hello"))))]
+        for told in self.events:
+            yield [Pushed("events", PushData(events=pushed(told)))]
         if isinstance(self.result, BaseException):
             raise self.result
+
+    def take_any_time(self) -> None:
+        self.is_bounded = False
 
 
 class FakeClient:
@@ -45,14 +50,16 @@ class FakeClient:
 
     def __init__(self, outcome: Any, pieces: int = 1) -> None:
         self.outcome = outcome
-        self.pieces = pieces
+        self.events = [text("hello")] * pieces
+        self.streams: list[FakeStream] = []
         self.asked: list[tuple[str, Any]] = []
         self.patience: float | None = None
 
     def stream(self, method: str, params: Any, *, timeout: float | None) -> FakeStream:
         self.asked.append((method, params))
         self.patience = timeout
-        return FakeStream(self.outcome, self.pieces)
+        self.streams.append(FakeStream(self.outcome, self.events))
+        return self.streams[-1]
 
 
 def follow(outcome: Any) -> tuple[Any, str]:
@@ -71,6 +78,21 @@ def test_a_supervisor_that_is_stopped_is_not_listened_to_for_ever(
     params = {**ASKED, "timeout": timeout}
     follow_prompt(client, params, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
     assert client.patience == patience
+
+
+@pytest.mark.parametrize(
+    ("told", "is_bounded"),
+    [
+        (text('"type":"permission_required"'), True),
+        (event("permission_required", {"call": {"id": "c1", "name": "exec"}}), False),
+        (event("ui_request", {"id": "u1", "method": "confirm"}), False),
+    ],
+)
+def test_while_a_person_is_asked_the_supervisor_may_take_any_time(told: EventEnvelope, *, is_bounded: bool) -> None:
+    client = FakeClient(OUTCOME)
+    client.events = [told]
+    follow_prompt(client, {**ASKED, "timeout": 2.0}, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+    assert client.streams[0].is_bounded == is_bounded
 
 
 def test_ctrl_c_aborts_the_very_run_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

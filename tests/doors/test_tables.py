@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
+from doors.autonomy_views import autonomy_lines
 from doors.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
 from gateway.session_desk import SessionView
 from gateway.status import StatusDocument
@@ -145,11 +146,46 @@ DOCUMENT: dict[str, Any] = {
             "sessions": [],
         },
         "permissions": [{"session": "ada", "call": {"id": "c1", "name": "exec", "input_preview": "ls"}}],
+        "system_events": {"pending": 0, "sessions": 0, "injected": 0, "ignored": 0, "evicted": 0, "expired": 0},
         "events": {
             **dict.fromkeys(("last_seq", "ring_floor", "ring_bytes", "ring_sessions", "unseen", "handlers"), 0),
             **dict.fromkeys(("handler_failures", "events", "text_pieces", "snapshots"), 0),
             "head": 10_234,
             "sleeping": 5,
+        },
+        "autonomy": {
+            "heartbeats": 3,
+            "beating": 1,
+            "cron": {
+                "jobs": 5,
+                "running": 1,
+                "waiting": 0,
+                "failing": 2,
+                "next_due": 1_700_000_000.0,
+                "problems": ["job old of the settings cannot be used"],
+            },
+            "alerts": {
+                "accepted": 7,
+                "delivered": 5,
+                "waiting": 1,
+                "places": [
+                    {"to": "webhook:ops", "waiting": 1, "in_flight": False, "next_try": 1.0, "error": "status 500"}
+                ],
+                "undeliverable": [
+                    {
+                        "id": "a1",
+                        "agent": "main",
+                        "session": "ada",
+                        "to": "webhook:old",
+                        "reason": "interval",
+                        "ts": 1_700_000_000.0,
+                        "text": "The disk is full.",
+                        "attempts": 12,
+                        "error": "gone",
+                    }
+                ],
+                "forgotten": 0,
+            },
         },
         "store": {
             "rows_waiting": 2,
@@ -190,6 +226,13 @@ def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_
         "3 live  1 waiting  lane cron 1/1, 4 waiting",
         "ada: exec ls",
         "pool approve -s ada c1",
+        "3 agents  1 under way",
+        "5  1 running  0 waiting  2 failing",
+        "job old of the settings",
+        "7 told  1 waiting",
+        "1 for webhook:ops: status 500",
+        "UNDELIVERED to webhook:old",
+        "The disk",
         "head 10234",
         "77 rows written  2 waiting",
     ):
@@ -212,6 +255,19 @@ def test_a_disk_that_refuses_is_said_loudly() -> None:
     refused = {**DOCUMENT["gateway"]["store"], "degraded": True, "last_error": "disk full", "lost": 7}
     document = {**DOCUMENT, "gateway": {**DOCUMENT["gateway"], "store": refused}}
     assert "REFUSED: disk full; 2 rows are held in memory, 7 lost" in draw(status_view(document, 140), 140)
+
+
+def test_of_hundreds_of_alerts_that_nobody_got_the_latest_are_shown_a_line_each() -> None:
+    autonomy = DOCUMENT["gateway"]["autonomy"]
+    (lost,) = autonomy["alerts"]["undeliverable"]
+    many = [{**lost, "agent": f"agent{count}", "text": "The disk\n\nis full."} for count in range(200)]
+    figures = {**autonomy, "alerts": {**autonomy["alerts"], "undeliverable": many}}
+    lines = [line.plain for line in autonomy_lines(figures) if "deliver" in line.plain.lower()]
+    assert [
+        f"agent{count}): The disk is full.: gone" in line for count, line in zip(range(195, 200), lines, strict=False)
+    ]
+    assert len(lines) == 6
+    assert lines[-1].split()[0] == "195"
 
 
 def test_a_latency_nobody_has_measured_is_a_dash() -> None:

@@ -9,6 +9,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolError, UsageError
+from gateway.autonomy import AutonomySettings
+from heartbeat.settings import HeartbeatSettings
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import World, open_world
 
@@ -45,6 +47,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "attach.open": {"cwd": "/"},
     "attach.send": {"attachment": "none"},
     "attach.end": {"attachment": "none"},
+    "heartbeat.run": {},
+    "heartbeat.status": {},
+    "cron.add": {"id": "tidy", "text": "tidy up", "every": "1h"},
+    "cron.list": {},
+    "cron.get": {"id": "tidy"},
+    "cron.run": {"id": "tidy"},
+    "cron.remove": {"id": "tidy"},
     "pause": {},
     "resume": {},
     "drain": {},
@@ -72,12 +81,26 @@ WRONG: dict[str, list[dict[str, Any]]] = {
     "process": [{"action": "feed"}, {"params": []}],
     "delegate": [{"mode": "later"}, {"agent": ""}, {"timeout": -0.1}],
     "events.inject": [{"kind": "gossip"}, {"text": "x" * 40_001}, {"text": None}],
+    "heartbeat.run": [{"agent": ""}, {"session": ""}, {"reason": "boredom"}, {"agent": "nobody"}],
+    "cron.add": [
+        *({"text": ""}, {"text": "x" * 32_769}, {"id": "Tidy"}, {"every": "often"}, {"cron": "* * * * *"}),
+        *({"agent": "nobody"}, {"delivery": "webhook:nobody"}, {"mode": "aside"}, {"at": "yesterday"}),
+    ],
+    "cron.list": [{"limit": 0}, {"limit": 1001}],
+    "cron.get": [{"id": ""}],
+    "cron.remove": [{"id": "x" * 65}],
+    "cron.run": [{"id": 5}],
     "drain": [{"timeout": -1}],
     "workers.stop": [{"worker": ""}],
     "explain": [{"session": ""}],
     "route": [{"text": 5}],
     "attach.open": [{"cwd": 5}, {"cwd": "x" * 4_097}, {"arguments": "--model"}, {"env": {"A": 1}}, {"session": ""}],
     "attach.send": [{"text": 5}, {"refusal": "x" * 1_001}, {"attachment": ""}],
+}
+
+
+_NOT_NEEDED_ALONE = {
+    *(("agent", "session"), ("prompt", "session"), ("ui.respond", "value"), ("cron.add", "id"), ("cron.add", "every"))
 }
 
 
@@ -123,7 +146,7 @@ async def test_what_is_no_object_is_refused(tmp_path: Path, method: str) -> None
 async def test_a_missing_field_is_named(tmp_path: Path, method: str) -> None:
     async with open_world(tmp_path) as world:
         for name in GOOD[method]:
-            if (method, name) in {("agent", "session"), ("prompt", "session"), ("ui.respond", "value")}:
+            if (method, name) in _NOT_NEEDED_ALONE:
                 continue  # may be left out, or another may stand for it
             message = await _raises(world, method, {key: value for key, value in GOOD[method].items() if key != name})
             assert f"`{name}`" in message
@@ -148,7 +171,8 @@ async def test_parameters_may_be_left_out_where_none_are_needed(tmp_path: Path, 
 
 async def test_every_result_is_json(tmp_path: Path, autojump_clock: MockClock) -> None:
     last = ("sessions.delete", "drain", "shutdown")
-    async with open_world(tmp_path) as world:
+    off = AutonomySettings(heartbeats={"main": HeartbeatSettings()})
+    async with open_world(tmp_path, autonomy=off) as world:
         await world.ask("hello", run="k1")
         for method in [*(name for name in GOOD if name not in last), *last]:
             try:

@@ -71,6 +71,23 @@ async def test_a_call_is_decided_once_and_not_after_its_turn(tmp_path: Path, aut
         assert len(world.launcher.asked("decide")) == asked
 
 
+async def test_a_decision_goes_to_no_worker_once_the_turn_has_given_its_own_back(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async def take_time(_: object) -> None:
+        await trio.sleep(1)
+
+    async with open_world(tmp_path, hooks={"message:sending": (take_time,)}) as world:
+        run = await world.begin("ask")
+        await world.call("abort", session="alice")
+        await wait_all_tasks_blocked()
+        assert run.is_live  # its answer is still being looked at, its call not yet forgotten
+        with pytest.raises(UsageError, match="waits no more: its turn is over"):
+            await world.call("decide", call_id="c1", decision="allow")
+        assert world.launcher.asked("decide") == []
+        await run.wait()
+
+
 async def test_the_status_has_every_call_that_awaits_approval(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         await world.begin("ask c1", "alice")

@@ -36,6 +36,23 @@ def test_a_section_is_there_when_it_is_wanted(wanted: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("facts", "sections"),
+    [
+        ({}, ["media"]),
+        ({"is_woken": True}, ["heartbeat", "cron", "media"]),
+        ({"has_tasks": True}, ["cron", "media"]),
+    ],
+)
+def test_what_nothing_is_said_about_is_explained_to_agents_that_it_concerns(
+    facts: dict[str, bool], sections: list[str]
+) -> None:
+    text = build_gateway_prompt(GatewayPrompts(), **facts) or ""
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [HEADINGS[name] for name in sections]
+    never = GatewayPrompts(heartbeat=False, cron=False)
+    assert build_gateway_prompt(never, **facts) == build_gateway_prompt(only("media"))
+
+
+@pytest.mark.parametrize(
     ("section", "words"),
     [
         ("heartbeat", ["HEARTBEAT_OK", "HEARTBEAT.md", "alert"]),

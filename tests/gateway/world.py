@@ -1,6 +1,6 @@
 """A whole gateway over a real pool: workers made of memory, a store that the test controls, the test's own clock."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +9,7 @@ import msgspec
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from gateway.autonomy import Autonomy, AutonomySettings, open_autonomy
 from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
 from gateway.hooks import HookTable
@@ -146,14 +147,21 @@ class World:
     """One life of a gateway with everything around it."""
 
     def __init__(
-        self, gateway: Gateway, launcher: GatewayLauncher, nursery: trio.Nursery, recovery: Recovery | None
+        self,
+        gateway: Gateway,
+        autonomy: Autonomy,
+        launcher: GatewayLauncher,
+        nursery: trio.Nursery,
+        recovery: Recovery | None,
     ) -> None:
         self.gateway = gateway
+        self.autonomy = autonomy
         self.launcher = launcher
         self.nursery = nursery
         self.recovery = recovery
         self.warnings: list[str] = []
-        self.methods = Methods(gateway, Supervisor())
+        self.printed: list[str] = []
+        self.methods = Methods(gateway, Supervisor(), autonomy)
         self.caller = RecordingCaller(nursery)
         self._events = gateway.bus.open_cursor()
 
@@ -224,6 +232,8 @@ async def open_world(
     router: RouterSettings | None = None,
     workers: int = 2,
     clock: Callable[[], float] | None = None,
+    autonomy: AutonomySettings | None = None,
+    environ: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A life that begins with what ``store`` has; ``settings`` are the gateway's. Leaving the block ends it."""
@@ -252,8 +262,14 @@ async def open_world(
             trio.open_nursery() as connections,
         ):
             recovery = gateway.recover(loaded) if loaded.runs or loaded.sessions else None
-            world = World(gateway, launcher, connections, recovery)
-            world.warnings = warnings
+            printed: list[str] = []
+            alone = await open_autonomy(
+                gateway, autonomy or AutonomySettings(), write=printed.append, environ=environ or {}, clock=wall
+            )
+            gateway.go_on()
+            connections.start_soon(alone.run)
+            world = World(gateway, alone, launcher, connections, recovery)
+            world.warnings, world.printed = warnings, printed
             yield world
             connections.cancel_scope.cancel()
         outlasting.cancel_scope.cancel()

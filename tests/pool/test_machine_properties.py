@@ -73,7 +73,10 @@ class MachineHistory(RuleBasedStateMachine):
         options=OPTIONS,
     )
     def acquire(self, session: str, profile: CapabilityProfile, priority: int, options: dict[str, Any]) -> None:
+        has_worker = self.world.machine.has_worker(session, profile)
         request = self.world.acquire(session, profile, priority=priority, **options)
+        if not (options["spawn"] or options["nested"] or priority >= 10):
+            assert has_worker == (request not in self.world.errors), "what was foretold"
         preparing = any(paper.resetting or paper.reconciling for paper in self.world.workers.values())
         if not options["spawn"]:
             assert request not in self.world.open_requests or preparing, "it may not wait"

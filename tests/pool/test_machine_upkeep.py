@@ -6,6 +6,7 @@ import pytest
 from errors import UsageError
 from pool import stimuli
 from pool.actions import Reset, Spawn, Stop, StopReason
+from profiles.profile import SoftArgs
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")
@@ -76,6 +77,17 @@ def test_an_idle_worker_that_still_has_the_transcript_open_makes_way_if_it_does_
     world.release(world.held("s", A))
     world.pass_time(10.0)
     request = world.acquire("s", B)
+    assert world.workers["w1"].stopping
+    world.run_until_settled()
+    assert world.worker_of(request) == "w2"
+
+
+def test_the_default_model_of_another_provider_cannot_be_asked_for_so_the_worker_is_replaced() -> None:
+    world = World()
+    default = make_profile("a", model=None)
+    other = msgspec.structs.replace(default, soft=SoftArgs("other", None, "low"), signature="of the other provider")
+    world.release(world.held("s", default))
+    request = world.acquire("s", other)
     assert world.workers["w1"].stopping
     world.run_until_settled()
     assert world.worker_of(request) == "w2"

@@ -48,7 +48,7 @@ def test_every_level_means_what_it_says(
     reachable = all(
         getattr(want_soft, name) is not None or getattr(have_soft, name) is None
         for name in ("provider", "model", "thinking")
-    )
+    ) and (want_soft.model is not None or want_soft.provider == have_soft.provider)
     if not mine.contains(wanted) or not reachable:
         assert level is MatchLevel.NONE
     elif mine != wanted:
@@ -84,6 +84,14 @@ def test_there_is_a_difference_to_name_exactly_where_the_match_is_not_exact(
 def test_a_worker_that_was_set_to_another_model_is_hard_for_its_old_one() -> None:
     want = profile(soft=SoftArgs(model="a"))
     assert match(want, SoftArgs(model="b"), want) is MatchLevel.HARD
+
+
+def test_the_default_model_of_another_provider_needs_another_worker() -> None:
+    have, want = profile(), profile(soft=SoftArgs(provider="openai"))
+    assert match(have, have.soft, want) is MatchLevel.NONE
+    assert first_difference(have, want) == "provider: the worker has none, wanted 'openai'"
+    named = profile(soft=SoftArgs(provider="openai", model="gpt"))
+    assert match(have, have.soft, named) is MatchLevel.HARD
 
 
 def test_a_worker_that_was_set_to_a_model_cannot_go_back_to_its_default() -> None:

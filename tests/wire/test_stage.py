@@ -1,5 +1,7 @@
 """The answer and what happens beside it, on a terminal, on two, and on pipes."""
 
+import os
+import pty
 from collections.abc import Callable
 
 import pytest
@@ -83,6 +85,14 @@ def test_without_colours_it_is_drawn_all_the_same() -> None:
     bench.stage.tail("a\n")
     bench.stage.note("over")
     assert bench.both.getvalue() == "  │ a\n\x1b[1A\x1b[Jover\n"
+
+
+def test_a_terminal_that_does_not_know_its_width_has_the_usual_one() -> None:
+    theirs, ours = pty.openpty()  # 0 x 0 until somebody says otherwise
+    with os.fdopen(theirs, "rb", buffering=0) as shown, os.fdopen(ours, "w", encoding="utf-8") as terminal:
+        assert os.get_terminal_size(terminal.fileno()).columns == 0
+        Stage(terminal, terminal, {"COLUMNS": "0"}).note("w" * 100)
+        assert shown.read(1000).count(b"w") == 78
 
 
 @pytest.mark.parametrize("columns", [1, 2, 11, 12, 13, 20, 34, 80])

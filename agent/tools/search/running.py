@@ -1,6 +1,7 @@
 """The parent's side of a search: start the child, give it the request, take its lines, and see that it ends."""
 
 import os
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -105,10 +106,11 @@ def _file_name(place: Place) -> str | None:
         return None
     with opened(place) as (parent, name):
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    kind = kind_of(status)
-    if kind not in {"a file", "a directory"}:
-        raise ToolError(f"path: {place.asked} is {kind}, and cannot be searched", "validation")
-    return name if kind == "a file" else None
+    if stat.S_ISREG(status.st_mode):
+        return name
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    raise ToolError(f"path: {place.asked} is {kind_of(status)}, and cannot be searched", "validation")
 
 
 def _rules_above(place: Place) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from tests.acceptance.line_client import Envelope, LineClient, Refused, connecte
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 from tests.agent.conformance.processes import tool
 from tests.agent.conformance.test_models import KEY, LONG, PNG, TEN_STEPS, check_pairs, script
+from tests.agent.models.conftest import until_told
 
 pytestmark = pytest.mark.process
 
@@ -266,8 +267,7 @@ async def test_a_model_that_falls_silent_is_interrupted_and_its_connection_close
         await one.client.call("abort", session="silent")
         outcome = await one.outcome(run)
         assert (outcome["reason"], outcome["text"]) == ("interrupted", "before hang ")
-        while await trio.to_thread.run_sync(server.hung_up.get) != "HANG in the pool":
-            pass  # it tells of earlier tests' answers too
+        await until_told(server.hung_up, "HANG in the pool")
         assert (await one.ask("and now"))["text"] == "echo: and now"
 
 

@@ -14,7 +14,8 @@ import pytest
 import trio
 
 from fixtures.fake_openai import FakeOpenAI
-from tests.agent.conformance.processes import RealAgent, agent, tell
+from tests.agent.conformance.processes import RealAgent, agent, calls, results_of, tell
+from tests.agent.models.conftest import until_told
 
 pytestmark = pytest.mark.process
 
@@ -75,6 +76,9 @@ async def test_ten_steps_of_tools_whatever_pieces_their_arguments_come_in(server
         assert (workspace / "a.txt").read_text() == "one\nthree\n"
         sent = server.seen[-1].body["messages"]
         check_pairs(sent)
+        told = [json.loads(message["content"]) for message in sent if message["role"] == "tool"]
+        assert [result.pop("details", None) is None for result in results].count(False) >= 2
+        assert told == results  # what is for people and programs only was left out
         shown = [part["image_url"]["url"] for part in parts_of(sent) if part["type"] == "image_url"]
         assert shown == [f"data:image/png;base64,{base64.b64encode(PNG).decode()}"] * 2  # the prompt's, and the tool's
         assert server.seen[-1].headers["authorization"] == f"Bearer {KEY}"
@@ -91,7 +95,9 @@ def test_one_prompt_in_the_terminal_goes_its_ten_steps_too(server: FakeOpenAI, w
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "NO_PROXY": "*"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
     assert (done.returncode, done.stdout) == (0, "that was all\n")
-    assert len([line for line in done.stderr.splitlines() if line.startswith("[")]) >= 12
+    sent = server.seen[-1].body["messages"]
+    check_pairs(sent)
+    assert len([message for message in sent if message["role"] == "tool"]) == 12
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -138,13 +144,13 @@ async def test_a_broken_answer_is_an_error_in_clear_words_and_the_next_prompt_wo
 
 async def test_a_model_that_falls_silent_can_be_left_and_asked_again(server: FakeOpenAI) -> None:
     async with agent(*flags(server), "--no-session") as client:
-        for text in ("HANG", "HANGHEAD"):
+        for text in ("HANG now", "HANGHEAD now"):
             prompt = await client.send("prompt", text=text)
-            await trio.to_thread.run_sync(server.hanging.get)
+            await until_told(server.hanging, text)
             assert (await client.call("ping")) == {}
             await client.call("abort")
             assert (await client.answer(prompt))["result"]["stop_reason"] == "aborted"
-            await trio.to_thread.run_sync(server.hung_up.get)
+            await until_told(server.hung_up, text)
         assert await seconds_to_answer(client, "and now") < 5
         assert tell(client.lines, "done", "stop_reason") == ["aborted", "aborted", "stop"]
 
@@ -152,6 +158,13 @@ async def test_a_model_that_falls_silent_can_be_left_and_asked_again(server: Fak
 # --- a window that is too small ---------------------------------------------------------------------------------------
 
 LONG = [step("exec", command=f"echo step {number}; seq 300") for number in range(10)]
+
+
+async def check_kept(client: RealAgent) -> None:
+    """After the cut, too, each call stands with its result."""
+    blocks = await client.blocks()
+    assert calls(blocks)
+    assert [result["tool_use_id"] for result in results_of(blocks)] == calls(blocks)
 
 
 async def test_a_conversation_too_long_for_its_model_is_compacted_and_goes_on(
@@ -166,6 +179,7 @@ async def test_a_conversation_too_long_for_its_model_is_compacted_and_goes_on(
         assert [event["phase"] for event in told] == ["start", "end"] * (len(told) // 2)
         for seen in server.seen:
             check_pairs(seen.body["messages"])
+        await check_kept(client)
         ran = [call["input_preview"] for call in tell(client.lines, "tool_executed", "call")]
         assert ran == [json.dumps(each["arguments"], separators=(",", ":")) for each in LONG]
 
@@ -180,6 +194,7 @@ async def test_a_conversation_near_its_window_is_compacted_before_and_no_call_lo
         assert {event["reason"] for event in client.events("compaction")} == {"threshold"}
         for seen in server.seen:
             check_pairs(seen.body["messages"])
+        await check_kept(client)
         assert len(client.events("tool_executed")) == 20
 
 

@@ -56,6 +56,12 @@ def test_a_cut_never_parts_a_call_from_its_result(shape: list[str], keep_tokens:
         assert not any(isinstance(block, ToolResultBlock) for block in history[cut].content)
 
 
+def test_while_a_call_is_open_there_is_no_cut() -> None:
+    open_for_long = [called("a", "b"), resulted("b"), said("meanwhile"), resulted("a")]
+    history = [prompt("1"), said("x" * 400), *open_for_long, said("y" * 40)]
+    assert plan_cut(history, keep_tokens=30) == len(history) - 1
+
+
 def test_the_question_for_a_summary_holds_the_conversation_in_lines() -> None:
     asked = summary_prompt([prompt("one\ntwo"), *TURN], "only names", 10_000).text
     assert asked == (

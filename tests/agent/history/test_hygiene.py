@@ -49,6 +49,7 @@ def result(call_id: str, content: Any, *images: ImageBlock) -> TranscriptMessage
             id="no image",
         ),
         pytest.param([user(ImageBlock(""))], [user(TextBlock(LEFT_OUT))], id="an empty image"),
+        pytest.param([user(ImageBlock("aGk"))], [user(TextBlock(LEFT_OUT))], id="half an image"),
         pytest.param(
             [prompt("1"), model(ThinkingBlock("hm"), TextBlock("a")), model(ThinkingBlock("hm"))],
             [prompt("1"), said("a")],
@@ -92,6 +93,14 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     assert isinstance(block, ToolResultBlock)
     assert block.is_error
     assert block.content["error"] == "The result of exec is not there."
+
+
+def test_the_result_of_a_later_call_with_the_same_id_is_not_the_earlier_ones() -> None:
+    _, missing, *rest = clean([called("a"), prompt("and?"), called("a"), result("a", "second")], Rules())
+    (block,) = missing.content
+    assert isinstance(block, ToolResultBlock)
+    assert block.is_error
+    assert rest == [prompt("and?"), called("a"), result("a", "second")]
 
 
 def test_the_latest_images_are_kept() -> None:

@@ -150,6 +150,7 @@ def test_everything_is_bounded() -> None:
         ([event({"content": "x" * 300})], AnswerLimits(event_bytes=200)),
         ([event({"content": "x" * 10})] * 30, AnswerLimits(answer_chars=200)),
         ([call(0, "x" * 10)] * 30, AnswerLimits(answer_chars=200)),
+        ([call(index, {"path": "x" * 10}) for index in range(30)], AnswerLimits(answer_chars=200)),
         ([call(index, "") for index in range(200)], AnswerLimits()),
     ):
         with pytest.raises(ModelError, match=r"too much at once|longer than 200|more than 128"):
@@ -162,6 +163,11 @@ def test_everything_is_bounded() -> None:
 def test_a_call_is_put_together_from_its_pieces() -> None:
     stream = [call(0, "", id="c1", type="function", name="read"), call(0, '{"pa'), call(0, 'th": "a"}')]
     assert calls_of(*stream) == [CallPiece("c1", "read", {"path": "a"})]
+
+
+def test_the_id_and_the_name_of_a_call_are_cut_to_a_length_that_can_be_told_again_and_again() -> None:
+    (made,) = calls_of(call(0, "{}", id="i" * 1000, name="n" * 1000))
+    assert (made.id, made.name) == ("i" * 200, "n" * 200)
 
 
 def test_calls_whose_pieces_are_mixed_are_told_apart_by_index() -> None:

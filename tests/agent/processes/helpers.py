@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import trio
 
-from agent.processes.notices import ExitNotice
 from agent.processes.registry import ProcessRegistry, RegistryLimits
 from agent.tools.base import Tool, ToolContext, ToolOutput
+from wire.messages import ExecExit
 
 QUICK = RegistryLimits(term_grace=0.3)
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
@@ -22,7 +22,7 @@ class Bench:
 
     def __init__(self, **options: Any) -> None:
         self.changes: list[int] = []
-        self.notices: list[ExitNotice] = []
+        self.notices: list[ExecExit] = []
         self.shown: list[str] = []
         self.shown_something = trio.Event()
         options = {"limits": QUICK, **options}
@@ -30,12 +30,12 @@ class Bench:
         self.cwd = os.path.realpath(".")
         self.outputs = os.path.realpath("../outputs")
 
-    async def use(self, tool: Tool, *, scope: str = "mine", alone: bool = False, **arguments: Any) -> ToolOutput:
+    async def use(self, tool: Tool, *, scope: str = "mine", **arguments: Any) -> ToolOutput:
         context = ToolContext(
             cwd=self.cwd,
             environment=ENVIRONMENT,
             report=self._report,
-            processes=None if alone else self.registry,
+            processes=self.registry,
             scope_key=scope,
             session_key=f"key of {scope}",
             outputs=self.outputs,

@@ -1,5 +1,8 @@
 """The tool process: hearing, talking to and ending what runs in the background; failures are results."""
 
+import os
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,9 +10,10 @@ import pytest
 import trio
 import trio.testing
 
+from agent.processes.asking import ProcessInput
 from agent.tools.base import ToolOutput
 from agent.tools.exec import ExecTool
-from agent.tools.process import ProcessInput, ProcessTool
+from agent.tools.process import ProcessTool
 from tests.agent.processes.helpers import Bench, processes_with
 
 pytestmark = pytest.mark.process
@@ -73,6 +77,18 @@ async def test_a_poll_waits_for_the_end_and_no_longer_than_it_says(bench: Bench)
     start = trio.current_time()
     assert "still runs" in (await poll(bench, session_id, timeout=0.2)).text
     assert 0.2 <= trio.current_time() - start < 5
+
+
+async def test_what_a_command_says_during_a_poll_is_told_before_its_end(bench: Bench) -> None:
+    os.mkfifo("gate")
+    session_id = await started(bench, "read x; echo begun; read x < gate; echo done")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(poll, bench, session_id, timeout=20))
+        await bench.use(PROCESS, action="submit", session_id=session_id)
+        await bench.shown_something.wait()
+        assert bench.shown == ["begun\n"]
+        await trio.to_thread.run_sync(Path("gate").write_text, "go\n")
+    assert bench.shown[-1] == "begun\ndone\n"
 
 
 async def test_a_poll_that_missed_much_says_so(bench: Bench) -> None:
@@ -204,10 +220,6 @@ async def test_nobody_reaches_the_commands_of_another_scope(bench: Bench, action
     assert "Nothing runs" in await bench.text(PROCESS, scope="other", action="list")
     assert "Cleared 0" in await bench.text(PROCESS, scope="other", action="clear")
     assert bench.registry.in_background == 1
-
-
-async def test_where_there_is_no_background_there_is_nothing_to_follow_up(bench: Bench) -> None:
-    assert "nothing runs" in (await bench.use(PROCESS, alone=True, action="list")).text
 
 
 def test_an_unknown_action_or_too_many_keys_are_refused() -> None:

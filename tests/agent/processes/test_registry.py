@@ -10,14 +10,15 @@ import pytest
 import trio
 import trio.testing
 
-from agent.processes.notices import ExitNotice
+from agent.processes.asking import ProcessInput
 from agent.processes.registry import ProcessRegistry, RegistryLimits
 from agent.processes.session import Session
 from agent.processes.spawn import Command, SpawnFailed
-from agent.tools.process import ProcessInput, act
+from agent.tools.process import act
 from rpc.hunt import kill_marked
 from rpc.procfs import MARKER_VARIABLE
 from tests.agent.processes.helpers import ENVIRONMENT, Bench, bench_of, processes_with
+from wire.messages import ExecExit
 
 PROJECT = Path(__file__).parents[3]
 
@@ -45,15 +46,15 @@ async def end_of(session: Session) -> None:
 @pytest.mark.parametrize(
     ("line", "notice"),
     [
-        ("echo a; printf ' b\\n\\n c '; exit 0", ExitNotice("", "key", "Exec completed ({}, code 0) :: a b c", 0)),
-        ("exit 3", ExitNotice("", "key", "Exec completed ({}, code 3)", 3)),
-        ("exit 127", ExitNotice("", "key", "Exec failed ({}, code 127)", 127)),
-        ("kill -9 $$", ExitNotice("", "key", "Exec failed ({}, signal SIGKILL)", None, "SIGKILL")),
-        ("true", ExitNotice("", "key", "Exec completed ({}, code 0)", 0)),
+        ("echo a; printf ' b\\n\\n c '; exit 0", ExecExit("", "Exec completed ({}, code 0) :: a b c", "key", 0)),
+        ("exit 3", ExecExit("", "Exec completed ({}, code 3)", "key", 3)),
+        ("exit 127", ExecExit("", "Exec failed ({}, code 127)", "key", 127)),
+        ("kill -9 $$", ExecExit("", "Exec failed ({}, signal SIGKILL)", "key", None, "SIGKILL")),
+        ("true", ExecExit("", "Exec completed ({}, code 0)", "key", 0)),
     ],
 )
 async def test_the_end_of_a_background_command_is_told_once_in_one_line(
-    bench: Bench, line: str, notice: ExitNotice
+    bench: Bench, line: str, notice: ExecExit
 ) -> None:
     session = in_background(bench.registry, line)
     await end_of(session)

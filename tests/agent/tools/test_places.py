@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -97,6 +98,25 @@ def test_a_link_made_after_the_look_is_not_followed(bench: Bench, workspace: Pat
             open_directory(place)
     assert not (secret / "new").exists()
     assert not (secret / "deep/new").exists()
+
+
+def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
+    bench: Bench, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "file").write_text("mine")
+    (workspace.parent / "secret").write_text("secret")
+    place = locate(bench.context, "file")
+    look = os.stat
+
+    def look_and_swap(*given: Any, **more: Any) -> os.stat_result:
+        seen = look(*given, **more)
+        (workspace / "file").unlink()
+        (workspace / "file").symlink_to(workspace.parent / "secret")
+        return seen
+
+    monkeypatch.setattr(os, "stat", look_and_swap)
+    with pytest.raises(OSError, match="symbolic links"):
+        open_regular(place)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import trio
 
+from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Tool, ToolContext, ToolOutput
 from agent.tools.ledger import FileLedger
 
@@ -20,6 +21,7 @@ class Bench:
             cwd=os.path.realpath(workspace),
             environment={"HOME": str(workspace.parent / "home")},
             report=lambda _: None,
+            processes=ProcessRegistry(),
             files=self.files,
             **more,
         )

@@ -1,9 +1,10 @@
 """Standard streams that whoever started us has closed: ``/dev/null`` before anything else takes their numbers."""
 
+import io
 import os
 import sys
 
-__all__ = ["fill_standard_streams"]
+__all__ = ["fill_standard_streams", "replace_what_cannot_be_encoded"]
 
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
@@ -18,6 +19,13 @@ def fill_standard_streams() -> None:
         if getattr(sys, name) is None:
             _open_null(fd)
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
+
+
+def replace_what_cannot_be_encoded() -> None:
+    """Show a question mark for a character that stdout or stderr has no code for, instead of failing at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _open_null(fd: int) -> None:

@@ -1,0 +1,228 @@
+"""Agents that look after things by themselves: how soon an event wakes one, what ten thousand cost that have nothing.
+
+A supervisor of its own, workers that answer at once. The hour of beats is simulated: everything of the heartbeat's own
+happens, a gateway that answers at once stands for the rest.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import trio
+from trio.testing import MockClock
+
+from benchmarks import stream_worker
+from benchmarks.harness import Result, median, percentile, result
+from doors.control_client import ControlClient, Subscription
+from heartbeat.beats import BeatPorts
+from heartbeat.delivery.channel import Alert
+from heartbeat.run_ports import BeatAnswer, BeatRequest, PendingEvent
+from heartbeat.service import open_heartbeat
+from heartbeat.settings import HeartbeatSettings
+from wire.units import Seconds
+
+_POOL = (sys.executable, "-P", "-m", "cli")
+_LIMIT = 60.0
+_WAKES = 30
+_MANY = 10_000
+_IDLE_SECONDS = 4.0
+_HOUR = 3600.0
+_SETTINGS = f"""
+[pool]
+max = 2
+[agents.main]
+command = ["{sys.executable}", "-P", "{Path(stream_worker.__file__)}"]
+[agents.defaults.heartbeat]
+enabled = true
+every = "1d"
+"""
+
+
+def run() -> list[Result]:
+    with tempfile.TemporaryDirectory(prefix="pool-bench-") as place:
+        where = Path(place)
+        few, many = where / "few.toml", where / "many.toml"
+        few.write_text(_SETTINGS)
+        many.write_text(_SETTINGS + _much())
+        with _supervisor(where / "a", few) as process:
+            wakes = _wakes(where / "a")
+            idle = _idle(process)
+        with _supervisor(where / "b", many) as process:
+            busy = _idle(process)
+    name = "ms of CPU a second without them"
+    cost = result(
+        f"idle with {_MANY:,} heartbeats and jobs", busy, "ms/s", baseline=idle, baseline_name=name, at_most=5
+    )
+    return [*wakes, cost, *_an_hour()]
+
+
+def _much() -> str:
+    agents = (f'[agents.a{number}]\nmodel = "m"\n' for number in range(_MANY))
+    jobs = (f'[cron.jobs.j{number}]\ntext = "x"\ncron = "{number % 60} 0 1 1 *"\n' for number in range(_MANY))
+    return "".join([*agents, *jobs])
+
+
+@contextmanager
+def _supervisor(where: Path, settings: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A real ``pool run``, ready."""
+    where.mkdir()
+    command = [*_POOL, "run", "--config", str(settings), "--data-dir", str(where), "--socket", str(where / "s")]
+    with (where / "log").open("ab") as log, subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + _LIMIT
+            while not (where / "s").exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((where / "log").read_text())
+                time.sleep(0.01)
+            yield process
+        finally:
+            process.terminate()
+            process.wait(_LIMIT)
+
+
+# --- a wake -----------------------------------------------------------------------------------------------------------
+
+
+def _wakes(where: Path) -> list[Result]:
+    """Each in a session of its own, one after the other: the pool is idle."""
+    with ControlClient(where / "s") as client:
+        client.call("prompt", {"session": "warm", "text": "hello"})
+        pings = [_time(client, "ping", {}) for _ in range(_WAKES)]
+        beats = _Beats(client.subscribe({"kinds": ["run:start"]}))
+        times = [_wake(client, beats, f"s{number}") for number in range(_WAKES)]
+    baseline = median(pings)
+    name = "from an event to the turn that tells it"
+    return [
+        result(f"{name}, p50", median(times), "ms", baseline=baseline, baseline_name="ms ping"),
+        result(f"{name}, p99", percentile(times, 0.99), "ms", baseline=baseline, baseline_name="ms ping", at_most=300),
+    ]
+
+
+class _Beats:
+    """Turns as they start: each is told once it is durable, just before the worker is prompted."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._batches = subscription.batches()
+
+    def wait(self, session: str) -> None:
+        for events in self._batches:
+            if any(event.session == session for event in events):
+                return
+
+
+def _wake(client: ControlClient, beats: _Beats, session: str) -> float:
+    started = time.perf_counter()
+    client.call("events.inject", {"session": session, "text": "Exec completed (x, code 0)", "kind": "exec"})
+    beats.wait(session)
+    return (time.perf_counter() - started) * 1000
+
+
+def _time(client: ControlClient, method: str, params: dict[str, Any]) -> float:
+    started = time.perf_counter()
+    client.call(method, params)
+    return (time.perf_counter() - started) * 1000
+
+
+# --- idle -------------------------------------------------------------------------------------------------------------
+
+
+def _idle(process: "subprocess.Popen[bytes]") -> float:
+    """Milliseconds of CPU that the supervisor takes in a second of doing nothing."""
+    supervisor = psutil.Process(process.pid)
+    time.sleep(1.0)  # the start comes to its end
+    before = supervisor.cpu_times()
+    time.sleep(_IDLE_SECONDS)
+    after = supervisor.cpu_times()
+    taken = after.user + after.system - before.user - before.system
+    return max(round(taken, 3), 0.0) * 1000 / _IDLE_SECONDS
+
+
+# --- an hour ----------------------------------------------------------------------------------------------------------
+
+
+def _an_hour() -> list[Result]:
+    house = _House()
+    started = time.perf_counter()
+    trio.run(_simulate, house, clock=MockClock(autojump_threshold=0))
+    took = time.perf_counter() - started
+    return [
+        result(
+            f"an hour of {_MANY:,} agents, a beat each 5 min ({house.beats:,} beats)", took, "s", at_most=_HOUR / 60
+        ),
+        result("of it for one beat", took / max(house.beats, 1) * 1e6, "us"),
+    ]
+
+
+async def _simulate(house: "_House") -> None:
+    ports = BeatPorts(runs=house, events=house, alerts=house, monitor=house, wall=trio.current_time)
+    settings = HeartbeatSettings(enabled=True, every=Seconds(300))
+    heartbeat = await open_heartbeat(house, ports, {f"a{number}": settings for number in range(_MANY)})
+    async with trio.open_nursery() as nursery:
+        await nursery.start(heartbeat.run)
+        await trio.sleep(_HOUR)
+        nursery.cancel_scope.cancel()
+
+
+class _House:
+    """All that heartbeats ask of the house: it has free workers, nothing to tell, and agents that find nothing."""
+
+    def __init__(self) -> None:
+        self.beats = 0
+
+    async def run(self, request: BeatRequest) -> BeatAnswer:  # noqa: ARG002  # the port's shape, as below
+        self.beats += 1
+        await trio.lowlevel.checkpoint()
+        return BeatAnswer(ok=True, text="HEARTBEAT_OK")
+
+    def is_busy(self, session: str) -> bool:  # noqa: ARG002
+        return False
+
+    def has_worker(self, agent: str, session: str) -> bool:  # noqa: ARG002
+        return True
+
+    def workspace_of(self, agent: str, session: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def touch(self, session: str) -> None:
+        """Nobody looks."""
+
+    def waiting(self) -> Sequence[tuple[str, str]]:
+        return ()
+
+    def peek(self, session: str) -> Sequence[PendingEvent]:  # noqa: ARG002
+        return ()
+
+    def claim(self, session: str, ids: Sequence[str]) -> None:
+        """There are none."""
+
+    def release(self, session: str, ids: Sequence[str]) -> None:
+        """There are none."""
+
+    def acknowledge(self, session: str, ids: Sequence[str]) -> None:
+        """There are none."""
+
+    def accept(self, alert: Alert) -> None:
+        """There are none."""
+
+    def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
+        """Nobody listens."""
+
+    async def load(self, kind: str) -> dict[str, bytes]:  # noqa: ARG002
+        await trio.lowlevel.checkpoint()
+        return {}
+
+    def put(self, kind: str, key: str, body: bytes | None) -> "_Kept":  # noqa: ARG002
+        return _Kept()
+
+
+class _Kept:
+    """It is, at once."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return trio.lowlevel.checkpoint().__await__()  # noqa: ASYNC105  # awaited by whoever awaits this

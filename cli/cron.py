@@ -1,0 +1,120 @@
+"""``pool cron``: jobs that are due by the clock."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.options import json_option, place_options, with_client
+
+if TYPE_CHECKING:
+    from doors.control_client import ControlClient
+
+__all__ = ["cron"]
+
+_ADD_EPILOG = """\b
+Examples:
+  pool cron add --at 20m "Remind me to look at the oven."
+  pool cron add --at 2031-05-01T08:00 --agent ops "Renew the certificate."
+  pool cron add --every 30m --isolated --to webhook:ops \\
+    "Check the build. Answer HEARTBEAT_OK when it is green."
+  pool cron add --id standup --cron "0 9 * * mon-fri" --tz Europe/Berlin \\
+    "Prepare the stand-up."
+  pool cron add --id standup --cron "30 9 * * mon-fri" --replace - < job.txt"""
+
+_id = click.argument("job", metavar="JOB")
+
+
+@click.group(invoke_without_command=True, short_help="Scheduled jobs: add, list, get, remove, run one.")
+@place_options
+@json_option
+@click.pass_context
+def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
+    """Scheduled jobs: add, list, look at, remove, run one now.
+
+    A job speaks in its session (mode main; the agent's heartbeat must be on), or is done in a session of its own, and
+    what the agent answers there is delivered (mode isolated). Those of the settings file, [cron.jobs.NAME], are here
+    too.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_jobs, after="", **options)
+
+
+@cron.command("list")
+@click.option("--after", default="", metavar="JOB", help="Those whose names follow this one.")
+@json_option
+@with_client
+def list_jobs(client: "ControlClient", after: str, *, as_json: bool) -> None:
+    """List the jobs: when each is due, and what came of it last."""
+    from doors.console import show
+
+    show(client, "cron.list", {"after": after} if after else None, as_json=as_json)
+
+
+@cron.command("get")
+@_id
+@json_option
+@with_client
+def get(client: "ControlClient", job: str, *, as_json: bool) -> None:
+    """Show all of one job, with what came of its latest runs."""
+    from doors.console import show
+
+    show(client, "cron.get", {"id": job}, as_json=as_json)
+
+
+@cron.command("add", short_help="Have a job done that is due by the clock.", epilog=_ADD_EPILOG)
+@click.option("--id", "name", metavar="JOB", help="What it is called: a-z, 0-9, _ and -; made when it is left out.")
+@click.option("--cron", "expression", metavar="EXPR", help='Due by a cron expression: "0 9 * * mon-fri".')
+@click.option("--every", metavar="SPAN", help="Due every so often: 30m, 2h, 1d.")
+@click.option("--at", metavar="TIME", help="Due once: 2031-05-01T08:00, or a span from now: 20m.")
+@click.option("--tz", metavar="ZONE", help="The time zone of --cron and --at: Europe/Berlin. Else this machine's.")
+@click.option("--agent", metavar="NAME", help="Who does it (main).")
+@click.option("-s", "--session", metavar="KEY", help="The session it belongs to; else the agent's own.")
+@click.option("--isolated", is_flag=True, help="Do it in a session of its own; its answer is delivered.")
+@click.option("--to", "delivery", metavar="TARGET", help="Isolated: who gets the answer: last, none, webhook:NAME, ...")
+@click.option("--timeout", metavar="SPAN", help="Isolated: how long a run may take (10m).")
+@click.option("--keep/--delete", "keep", default=None, help="Whether it stays after a run; else unless due only once.")
+@click.option("--replace", is_flag=True, help="In place of the added job of that name.")
+@json_option
+@click.argument("text")
+@with_client
+def add(
+    client: "ControlClient",
+    *,
+    text: str,
+    keep: bool | None,
+    isolated: bool,
+    replace: bool,
+    as_json: bool,
+    **said: Any,
+) -> None:
+    """Have an agent do TEXT (or what stdin holds, with -) by the clock: exactly one of --cron, --every and --at."""
+    from doors.autonomy_requests import add_job
+    from doors.prompting import read_text
+
+    said |= {"mode": "isolated" if isolated else None, "replace": replace or None}
+    said |= {"delete_after_run": None if keep is None else not keep}
+    said |= {"id": said.pop("name"), "cron": said.pop("expression"), "text": read_text(text, sys.stdin.buffer)}
+    add_job(client, said, as_json=as_json)
+
+
+@cron.command("remove", short_help="Drop a job that was added.")
+@_id
+@json_option
+@with_client
+def remove(client: "ControlClient", job: str, *, as_json: bool) -> None:
+    """Drop a job that was added; a run of it that is under way comes to its end."""
+    from doors.autonomy_requests import change_job
+
+    change_job(client, "cron.remove", job, as_json=as_json)
+
+
+@cron.command("run", short_help="Run a job now, whether it is due or not.")
+@_id
+@json_option
+@with_client
+def run(client: "ControlClient", job: str, *, as_json: bool) -> None:
+    """Run a job now, whether it is due or not; does not wait for its end."""
+    from doors.autonomy_requests import change_job
+
+    change_job(client, "cron.run", job, as_json=as_json)

@@ -1,0 +1,62 @@
+"""Lines for the standard output of ``pool run``, written by a thread: who reads there must not hold the supervisor."""
+
+import errno
+import os
+import queue
+import threading
+from typing import Self, TextIO
+
+__all__ = ["Printer"]
+
+_QUEUED = 100
+_CLOSE_SECONDS = 1.0
+
+
+class Printer:
+    """A context manager; leaving it gives the last lines a second. One that is never told anything starts no thread."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._queue: queue.Queue[str | None] = queue.Queue(_QUEUED)
+        self._thread: threading.Thread | None = None
+        self._error: OSError | None = None
+        self.ended = threading.Event()
+        """It writes no more, because that failed."""
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether it has ever been told anything."""
+        return self._thread is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._thread is None:
+            return
+        try:
+            self._queue.put(None, timeout=_CLOSE_SECONDS)
+        except queue.Full:
+            return  # nobody reads; the thread is a daemon and ends with the process
+        self._thread.join(_CLOSE_SECONDS)
+
+    def write(self, lines: str) -> None:
+        """Have lines, without the last line end, written; never blocks. Raises OSError where nobody takes them."""
+        if self._error is not None:
+            raise self._error
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_all, name="printer", daemon=True)
+            self._thread.start()
+        try:
+            self._queue.put_nowait(lines)
+        except queue.Full:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+
+    def _write_all(self) -> None:
+        try:
+            while (lines := self._queue.get()) is not None:
+                self._out.write(f"{lines}\n")
+                self._out.flush()
+        except (OSError, ValueError) as exc:  # ValueError: closed
+            self._error = exc if isinstance(exc, OSError) else OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+            self.ended.set()

@@ -1,0 +1,87 @@
+"""System events as heartbeats see them: what waits and nobody tells, and whom it wakes."""
+
+from collections.abc import Sequence
+
+from errors import PoolError, UsageError
+from gateway.service import Gateway
+from heartbeat.reasons import reason_of
+from heartbeat.run_ports import PendingEvent
+from heartbeat.service import Heartbeat
+from heartbeat.system_events import EventKind, SystemEvent
+
+__all__ = ["GatewayEvents", "GatewayVoice", "Waker"]
+
+
+class GatewayEvents:
+    """Implements ``heartbeat.run_ports.EventPort``: a turn of a person's and a beat never tell the same event."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._events = gateway.system_events
+
+    def waiting(self) -> Sequence[tuple[str, str]]:
+        """See ``EventPort.waiting``."""
+        return [
+            (agent, session)
+            for session in self._events.waiting()
+            if self._events.untold(session) and (agent := agent_of(self._gateway, session)) is not None
+        ]
+
+    def peek(self, session: str) -> Sequence[PendingEvent]:
+        """See ``EventPort.peek``."""
+        return self._events.untold(session)
+
+    def claim(self, session: str, ids: Sequence[str]) -> None:
+        """See ``EventPort.claim``."""
+        self._events.claim(session, ids)
+
+    def release(self, session: str, ids: Sequence[str]) -> None:
+        """See ``EventPort.release``."""
+        self._events.release(session, ids)
+
+    def acknowledge(self, session: str, ids: Sequence[str]) -> None:
+        """See ``EventPort.acknowledge``."""
+        self._events.acknowledge(session, ids)
+
+
+class Waker:
+    """Wakes whoever is to be told something, as soon as it is queued.
+
+    An agent whose heartbeat is off is not woken: what is queued for it is told with the next turn of its session.
+    """
+
+    def __init__(self, gateway: Gateway, heartbeat: Heartbeat) -> None:
+        self._gateway = gateway
+        self._heartbeat = heartbeat
+
+    def heard(self, event: SystemEvent) -> None:
+        """An event has been queued."""
+        agent = agent_of(self._gateway, event.session)
+        if agent is not None and self._heartbeat.is_enabled(agent):
+            self._heartbeat.wake(agent, reason_of(event.kind), event.session)
+
+
+class GatewayVoice:
+    """Implements ``heartbeat.cron.ports.Voice``: what is queued wakes, see ``Waker``."""
+
+    def __init__(self, gateway: Gateway, heartbeat: Heartbeat) -> None:
+        self._events = gateway.system_events
+        self._heartbeat = heartbeat
+
+    def speak(self, *, agent: str, session: str, text: str, context: str) -> None:
+        """See ``Voice.speak``."""
+        if not self._heartbeat.is_enabled(agent):
+            raise UsageError(
+                f"the heartbeat of agent {agent} is off, so that nothing wakes it for a task of mode main; set "
+                f'agents.{agent}.heartbeat.enabled = true, or give the task mode = "isolated"'
+            )
+        self._events.inject(session, text, kind=EventKind.CRON, context=context)
+
+
+def agent_of(gateway: Gateway, session: str) -> str | None:
+    """Whose the session is; the default agent's where it is nobody's yet. None for what is no key."""
+    default = gateway.shelf.parts.router.default_agent
+    try:
+        return gateway.sessions.whose(session, None, None, default=default)[1]
+    except PoolError:
+        return None

@@ -1,0 +1,122 @@
+"""One scheduled task, made of what settings or an operator say about it; what cannot be meant is refused. Pure."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime, tzinfo
+from enum import StrEnum
+
+import msgspec
+
+from errors import UsageError
+from heartbeat.cron.schedule import At, Cron, Every, Schedule, check_schedule
+from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
+from heartbeat.cron.zones import zone_named
+from heartbeat.delivery.targets import LAST
+from router.keys import check_session_key, main_session_key
+
+__all__ = ["MAX_JOBS", "CronJob", "Names", "Source", "cron_problems", "make_job"]
+
+MAX_JOBS = 10_000
+"""In settings and added ones together."""
+_TIMEOUT = 600.0
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class Source(StrEnum):
+    """Who defines a job, and so who can change it."""
+
+    SETTINGS = "settings"
+    ADDED = "added"
+
+
+class CronJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be done, and when. ``session`` is the conversation it belongs to, ``target`` who gets the answer.
+
+    ``timeout`` in seconds; ``created_at`` Unix time, 0 in settings. Times and texts are in bounds, names looked up.
+    """
+
+    id: str
+    schedule: Schedule
+    text: str
+    mode: Mode
+    agent: str
+    session: str
+    target: str = LAST
+    timeout: float = _TIMEOUT
+    delete_after_run: bool = False
+    enabled: bool = True
+    source: Source = Source.ADDED
+    created_at: float = 0.0
+
+
+class Names(msgspec.Struct, frozen=True):
+    """What jobs may name: each says what is wrong with a name, or None."""
+
+    agent_problem: Callable[[str], str | None]
+    target_problem: Callable[[str], str | None]
+
+
+def make_job(name: str, said: CronJobSettings, *, source: Source, now: float, local: tzinfo, names: Names) -> CronJob:
+    """The job of that name. ``now``: Unix time; ``local``: the machine's zone.
+
+    Raises UsageError that says which of its keys is wrong, why, and what to write.
+    """
+    _check_name(name)
+    schedule = _schedule(said, anchor=now if source is Source.ADDED else 0.0, local=local)
+    check_schedule(schedule, now, local)
+    target = LAST if said.delivery is None else said.delivery
+    for problem in (names.agent_problem(said.agent), names.target_problem(target)):
+        if problem is not None:
+            raise UsageError(problem)
+    once = isinstance(schedule, At)
+    return CronJob(
+        id=name,
+        schedule=schedule,
+        text=said.text.strip(),
+        mode=said.mode,
+        agent=said.agent,
+        session=main_session_key(said.agent) if said.session is None else check_session_key(said.session),
+        target=target,
+        timeout=_TIMEOUT if said.timeout is None else float(said.timeout),
+        delete_after_run=once if said.delete_after_run is None else said.delete_after_run,
+        enabled=said.enabled,
+        source=source,
+        created_at=now if source is Source.ADDED else 0.0,
+    )
+
+
+def cron_problems(
+    settings: CronSettings, *, now: float, local: tzinfo, names: Names
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every job of the settings that cannot be meant: the path of its table, and what is wrong with it."""
+    if len(settings.jobs) > MAX_JOBS:
+        yield ("cron", "jobs"), f"there are {len(settings.jobs)} jobs; {MAX_JOBS} are possible"
+    for name, said in settings.jobs.items():
+        try:
+            make_job(name, said, source=Source.SETTINGS, now=now, local=local, names=names)
+        except UsageError as exc:
+            yield ("cron", "jobs", name), exc.message
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name[:80]!r} is no name of a job: 1 to 64 of a-z, 0-9, _ and -, no _ or - in front")
+
+
+def _schedule(said: CronJobSettings, *, anchor: float, local: tzinfo) -> Schedule:
+    zone = zone_named(said.tz, local)
+    if said.cron is not None:
+        return Cron(" ".join(said.cron.split()), said.tz)
+    if said.every is not None:
+        return Every(float(said.every), anchor if said.anchor is None else _instant(said.anchor, zone))
+    if said.at is None:
+        raise UsageError("a job is due by one of cron, every and at; this one has none of them")
+    return At(_instant(said.at, zone))
+
+
+def _instant(moment: datetime, zone: tzinfo) -> float:
+    """A time without an offset is the wall clock's; one that a change leaves out is as much later."""
+    try:
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).timestamp()
+    except (OverflowError, ValueError) as exc:
+        raise UsageError(f"{moment} is no moment between the years 1970 and 3000") from exc

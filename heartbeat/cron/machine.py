@@ -1,0 +1,307 @@
+"""When each job runs, as one pure state machine: facts and ``now`` in, actions out.
+
+A due time begins at most one run. A job does not overlap with itself: what falls due while it runs passes. What fell
+due while nobody was there is caught up by one run. After a failure the next run waits. ``now`` is Unix time, so that
+due times mean the same after a restart; the clock may be set, forwards and backwards.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import tzinfo
+
+import msgspec
+
+from errors import Conflict, UsageError
+from heartbeat.cron.actions import Action, Forget, Keep, Speak, Start, Tell
+from heartbeat.cron.jobs import CronJob, Source
+from heartbeat.cron.records import MAX_HISTORY, JobState, Outcome, Result, Status, Ticket
+from heartbeat.cron.schedule import At, next_due, zone_of
+from heartbeat.cron.settings import Mode
+from heartbeat.timetable import Timetable
+
+__all__ = ["BACKOFF", "CronMachine", "Standing"]
+
+BACKOFF = (30.0, 60.0, 300.0, 900.0, 3600.0)
+"""Seconds after the first, second, ... failure in a row; the last holds for all that follow."""
+
+_CLOCK_SLACK = 3 * 3600.0
+"""A clock that was further ahead than this was wrong then: what was reached by it does not count."""
+_TOLD_AGAIN = 20 * 3600.0
+"""Somewhat less than a day: what fails once a day is told once a day."""
+_LONGEST_NOTE = 500
+_DUE_AT_ONCE = 256
+"""So many jobs come up in one step, so that whoever performs it can look after others meanwhile."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A job as it stands; ``next_due`` None = not before something else happens."""
+
+    job: CronJob
+    state: JobState
+    next_due: float | None
+    is_waiting: bool
+
+
+class _Entry(msgspec.Struct, eq=False):
+    """A job with the zone its schedule goes by, looked up once."""
+
+    job: CronJob
+    state: JobState
+    zone: tzinfo
+
+
+class CronMachine:
+    """All jobs. Everything costs O(log n) in their number, but for a clock that is set back by hours.
+
+    ``new_id`` gives each run a name that no other has, also in no earlier life; ``local`` is the machine's zone.
+    """
+
+    def __init__(self, new_id: Callable[[], str], local: tzinfo, max_running: int) -> None:
+        self._new_id = new_id
+        self._local = local
+        self._max_running = max_running
+        self._entries: dict[str, _Entry] = {}
+        self._due: Timetable[str] = Timetable()
+        self._waiting: dict[str, float | None] = {}
+        """Jobs that wait for another's end, the longest first, with the due time (None: an operator's wish)."""
+        self._in_flight: dict[str, str] = {}
+        """The isolated run under way for each name, also where the job itself has been removed or replaced."""
+        self._latest = 0.0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def standing(self, name: str) -> Standing:
+        """One job. Raises UsageError where there is none of that name."""
+        entry = self._find(name)
+        return Standing(entry.job, entry.state, self._due.due_of(name), name in self._waiting)
+
+    def standings(self) -> Iterator[Standing]:
+        """All of them, in the order they came."""
+        return map(self.standing, self._entries)
+
+    @property
+    def running(self) -> int:
+        """Isolated runs under way."""
+        return len(self._in_flight)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that are due and wait for one of them to end."""
+        return len(self._waiting)
+
+    def next_wakeup(self) -> float | None:
+        """When the next ``tick`` is needed; None = not before something else happens."""
+        return self._due.next_due()
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def put(self, job: CronJob, state: JobState | None, now: float) -> list[Action]:
+        """A job is there, or is another than before; ``state`` as it was kept in an earlier life.
+
+        It begins anew where its schedule is another: what still runs then is nobody's. A run of an earlier life is
+        taken up again.
+        """
+        known = self._entries.get(job.id)
+        kept = state if known is None else known.state
+        if kept is None or kept.schedule != job.schedule:
+            state = JobState(schedule=job.schedule, reached=now, history=() if kept is None else kept.history)
+        else:
+            state = kept
+        entry = self._entries[job.id] = _Entry(job, state, zone_of(job.schedule, self._local))
+        self._waiting.pop(job.id, None)
+        resumed = self._resume(entry, now)
+        self._arm(entry, now)
+        changed = [Keep(job.id, state)] if state is not kept else []
+        return [*changed, *resumed]
+
+    def remove(self, name: str) -> list[Action]:
+        """A job is no more. What it has running goes on to its end; a failure of it is nobody's any more."""
+        self._find(name)
+        del self._entries[name]
+        self._due.discard(name)
+        self._waiting.pop(name, None)
+        return [Forget(name)]
+
+    def run_now(self, name: str, now: float) -> list[Action]:
+        """An operator wants a run, due or not, enabled or not. Raises Conflict while one is under way or waits."""
+        entry = self._find(name)
+        if name in self._in_flight:
+            raise Conflict(f"job {name} is running; wait for its end, or abort that run")
+        if name in self._waiting:
+            raise Conflict(f"job {name} waits for its turn already; [cron] max_running = {self._max_running}")
+        actions = self._enter(entry, None, now)
+        return [*actions, *self._start_waiting(now)]
+
+    def ended(self, name: str, run: str, result: Result, now: float) -> list[Action]:
+        """A run has come to its end. One that nobody waits for any more makes room, and that is all."""
+        if self._in_flight.get(name) == run:
+            del self._in_flight[name]
+        entry = self._entries.get(name)
+        actions: list[Action] = []
+        if entry is not None and entry.state.running is not None and entry.state.running.run == run:
+            actions = self._conclude(entry, entry.state.running, result, now)
+        if name in self._entries:
+            self._arm(self._entries[name], now)
+        return [*actions, *self._start_waiting(now)]
+
+    def tick(self, now: float) -> list[Action]:
+        """Time has passed."""
+        if now < self._latest - _CLOCK_SLACK:
+            for entry in self._entries.values():
+                self._arm(entry, now)
+            self._latest = now
+        self._latest = max(self._latest, now)
+        actions: list[Action] = []
+        for name in self._due.pop_due(now, _DUE_AT_ONCE):
+            actions += self._come_up(self._entries[name], now)
+        return [*actions, *self._start_waiting(now)]
+
+    def set_max_running(self, max_running: int, now: float) -> list[Action]:
+        """Another limit (0: nothing more starts); what runs goes on in any case."""
+        self._max_running = max_running
+        return self._start_waiting(now)
+
+    # --- coming due ---------------------------------------------------------------------------------------------------
+
+    def _arm(self, entry: _Entry, now: float) -> None:
+        due = self._next(entry, now)
+        if due is None:
+            self._due.discard(entry.job.id)
+        else:
+            self._due.set(entry.job.id, max(due, _held_until(entry.state, now)))
+
+    def _next(self, entry: _Entry, now: float) -> float | None:
+        """The first due time that has not been dealt with."""
+        name, state = entry.job.id, entry.state
+        if not entry.job.enabled or state.spent or name in self._waiting or name in self._in_flight:
+            return None
+        return next_due(entry.job.schedule, _believed(state, now), entry.zone)
+
+    def _come_up(self, entry: _Entry, now: float) -> list[Action]:
+        """The due time is worked out anew: it was armed by a clock that may have been set since."""
+        due = self._next(entry, now)
+        if due is None or due > now:
+            self._arm(entry, now)
+            return []
+        return self._enter(entry, due, now)
+
+    def _enter(self, entry: _Entry, due: float | None, now: float) -> list[Action]:
+        """What is said in a conversation is said now; a run of its own gets in line."""
+        if entry.job.mode is Mode.MAIN:
+            return [Speak(entry.job, self._open(entry, due, now))]
+        self._waiting[entry.job.id] = due
+        self._due.discard(entry.job.id)
+        return []
+
+    def _start_waiting(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        while self._waiting and len(self._in_flight) < self._max_running:
+            name = next(iter(self._waiting))
+            entry, due = self._entries[name], self._waiting.pop(name)
+            ticket = self._open(entry, due, now)
+            self._in_flight[name] = ticket.run
+            actions += [Keep(name, entry.state), Start(entry.job, ticket)]
+        return actions
+
+    def _open(self, entry: _Entry, due: float | None, now: float) -> Ticket:
+        state = entry.state
+        reached = state.reached if due is None else max(due, now)
+        ticket = Ticket(run=self._new_id(), due=due, started_at=now, since=state.reached)
+        entry.state = msgspec.structs.replace(state, running=ticket, reached=reached)
+        self._due.discard(entry.job.id)
+        return ticket
+
+    def _resume(self, entry: _Entry, now: float) -> list[Action]:
+        """Take up what an earlier life had running. In a conversation it was said, or the state were not kept so."""
+        ticket = entry.state.running
+        if ticket is None or entry.job.id in self._in_flight:
+            return []
+        if entry.job.mode is Mode.MAIN:
+            return self._conclude(entry, ticket, Result(Status.INTERRUPTED, error="the job's mode is another now"), now)
+        self._in_flight[entry.job.id] = ticket.run
+        return [Start(entry.job, ticket, is_resumed=True)]
+
+    # --- coming to an end ---------------------------------------------------------------------------------------------
+
+    def _conclude(self, entry: _Entry, ticket: Ticket, result: Result, now: float) -> list[Action]:
+        job, before = entry.job, entry.state
+        outcome = _outcome(ticket, result, now)
+        state = msgspec.structs.replace(
+            before,
+            running=None,
+            reached=_reached_after(before, ticket, result.status, now),
+            overlapped=before.overlapped + self._has_overlapped(entry, ticket, now),
+            history=(*before.history, outcome)[-MAX_HISTORY:],
+        )
+        if result.status is Status.OK:
+            state = msgspec.structs.replace(state, failures=0, hold_until=0.0, told_at=0.0)
+            if job.delete_after_run and ticket.due is not None:
+                return self._finish(entry, state)
+            entry.state = state
+            return [Keep(job.id, state)]
+        state = _after_failure(state, result.status, now)
+        is_told = ticket.due is None or result.status is Status.INTERRUPTED or now - before.told_at >= _TOLD_AGAIN
+        entry.state = msgspec.structs.replace(state, told_at=now) if is_told else state
+        telling = [Tell(job, outcome, state.failures)] if is_told else []
+        return [Keep(job.id, entry.state), *telling]
+
+    def _finish(self, entry: _Entry, state: JobState) -> list[Action]:
+        """It has run for good: an added job goes, one of the settings stays as a name that is due no more."""
+        if entry.job.source is Source.ADDED:
+            return self.remove(entry.job.id)
+        entry.state = msgspec.structs.replace(state, spent=True)
+        return [Keep(entry.job.id, entry.state)]
+
+    def _has_overlapped(self, entry: _Entry, ticket: Ticket, now: float) -> bool:
+        if ticket.due is None:
+            return False
+        missed = next_due(entry.job.schedule, ticket.started_at, entry.zone)
+        return missed is not None and missed <= now
+
+    def _find(self, name: str) -> _Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UsageError(f"there is no job {name[:80]!r}; `pool cron list` shows all")
+        return entry
+
+
+def _believed(state: JobState, now: float) -> float:
+    """How far the job has come, as far as the clock can be trusted. What is due only once has run, whenever it was."""
+    is_wrong = state.reached > now + _CLOCK_SLACK and not isinstance(state.schedule, At)
+    return now if is_wrong else state.reached
+
+
+def _held_until(state: JobState, now: float) -> float:
+    """The end of the back-off; one that no failure of late can have set counts as little."""
+    return state.hold_until if state.hold_until <= now + BACKOFF[-1] + _CLOCK_SLACK else now
+
+
+def _reached_after(state: JobState, ticket: Ticket, status: Status, now: float) -> float:
+    if ticket.due is None or status is Status.INTERRUPTED:
+        return state.reached
+    return ticket.since if status is Status.REFUSED else max(_believed(state, now), now)
+
+
+def _after_failure(state: JobState, status: Status, now: float) -> JobState:
+    """An interruption was not the job's doing, so it costs nothing."""
+    if status is Status.INTERRUPTED:
+        return state
+    hold = BACKOFF[min(state.failures, len(BACKOFF) - 1)]
+    return msgspec.structs.replace(state, failures=state.failures + 1, hold_until=now + hold)
+
+
+def _outcome(ticket: Ticket, result: Result, now: float) -> Outcome:
+    return Outcome(
+        run=ticket.run,
+        due=ticket.due,
+        started_at=ticket.started_at,
+        ended_at=now,
+        status=result.status,
+        text=result.text[:_LONGEST_NOTE],
+        error=result.error[:_LONGEST_NOTE],
+    )

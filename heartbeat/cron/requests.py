@@ -1,0 +1,181 @@
+"""Parameters and answers of the methods about scheduled tasks: typed, bounded, unknown fields refused."""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Annotated
+
+import msgspec
+
+from errors import UsageError
+from heartbeat.cron.jobs import Source
+from heartbeat.cron.machine import Standing
+from heartbeat.cron.records import Outcome
+from heartbeat.cron.schedule import Schedule, shown_schedule
+from heartbeat.cron.settings import CronJobSettings, Mode
+from wire.units import Seconds
+
+__all__ = ["CronAdd", "CronFigures", "CronJobView", "CronJobs", "CronList", "CronName", "said_by", "view_of"]
+
+_SHOWN_TEXT = 200
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Short = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=32_768)]
+
+
+class CronAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``cron.add``: a job that is kept until it is removed; as ``[cron.jobs.NAME]``, with times as people write them.
+
+    ``at``: a time (``2031-05-01T08:00``, in ``tz`` where it has no offset) or a span from now (``20m``). ``every`` and
+    ``timeout``: spans. ``id`` is made where it is absent. ``replace``: in place of an added job of that id.
+    """
+
+    text: Text
+    id: Name | None = None
+    cron: Short | None = None
+    every: Short | None = None
+    at: Short | None = None
+    tz: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    anchor: Short | None = None
+    mode: Mode = Mode.MAIN
+    agent: Name = "main"
+    session: Short | None = None
+    delivery: Short | None = None
+    timeout: Short | None = None
+    delete_after_run: bool | None = None
+    enabled: bool = True
+    replace: bool = False
+
+
+class CronName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``cron.remove``, ``cron.run``, ``cron.get``: one job."""
+
+    id: Name
+
+
+class CronList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``cron.list``: at most ``limit`` jobs by name, after the one named ``after``."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
+    after: Annotated[str, msgspec.Meta(max_length=64)] = ""
+
+
+class CronJobView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it stands. Times are Unix times, spans seconds; ``next_due`` None = not due by the clock.
+
+    ``when`` is the schedule for a person. ``running_since`` None = no run is under way; ``is_waiting``: one is due and
+    waits for another's end. ``failures`` in a row; until ``hold_until`` it is not run. ``overlapped``: so many runs
+    took until after the next due time, which passed. In a list ``text`` is cut and ``history`` is empty.
+    """
+
+    id: str
+    schedule: Schedule
+    when: str
+    text: str
+    mode: Mode
+    agent: str
+    session: str
+    delivery: str
+    timeout: float
+    delete_after_run: bool
+    enabled: bool
+    source: Source
+    next_due: float | None
+    running_since: float | None
+    is_waiting: bool
+    failures: int
+    hold_until: float | None
+    overlapped: int
+    last: Outcome | None
+    history: tuple[Outcome, ...] = ()
+
+
+class CronJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of jobs by name. ``more``: there are others after the last one. ``problems``: what could not be taken."""
+
+    jobs: tuple[CronJobView, ...]
+    total: int
+    more: bool
+    problems: tuple[str, ...]
+
+
+class CronFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """All jobs at one moment, for the status. ``next_due``: Unix time of the earliest."""
+
+    jobs: int
+    running: int
+    waiting: int
+    failing: int
+    next_due: float | None
+    problems: tuple[str, ...]
+
+
+def said_by(add: CronAdd, *, now: float) -> CronJobSettings:
+    """What an operator says, as the settings would say it. Raises UsageError for what cannot be read."""
+    try:
+        return CronJobSettings(
+            text=add.text,
+            cron=add.cron,
+            every=_span("every", add.every),
+            at=_moment("at", add.at, now),
+            tz=add.tz,
+            anchor=_moment("anchor", add.anchor, now),
+            mode=add.mode,
+            agent=add.agent,
+            session=add.session,
+            delivery=add.delivery,
+            timeout=_span("timeout", add.timeout),
+            delete_after_run=add.delete_after_run,
+            enabled=add.enabled,
+        )
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
+
+
+def view_of(standing: Standing, local: tzinfo, *, whole: bool) -> CronJobView:
+    """One job; ``whole`` with all its text and its history."""
+    job, state = standing.job, standing.state
+    cut = len(job.text) > _SHOWN_TEXT and not whole
+    return CronJobView(
+        id=job.id,
+        schedule=job.schedule,
+        when=shown_schedule(job.schedule, local),
+        text=f"{job.text[: _SHOWN_TEXT - 1]}…" if cut else job.text,
+        mode=job.mode,
+        agent=job.agent,
+        session=job.session,
+        delivery=job.target,
+        timeout=job.timeout,
+        delete_after_run=job.delete_after_run,
+        enabled=job.enabled,
+        source=job.source,
+        next_due=standing.next_due,
+        running_since=None if state.running is None else state.running.started_at,
+        is_waiting=standing.is_waiting,
+        failures=state.failures,
+        hold_until=state.hold_until or None,
+        overlapped=state.overlapped,
+        last=state.history[-1] if state.history else None,
+        history=state.history if whole else (),
+    )
+
+
+def _span(name: str, text: str | None) -> Seconds | None:
+    try:
+        return None if text is None else Seconds.parse(text)
+    except ValueError as exc:
+        raise UsageError(f"{name}: {exc}") from exc
+
+
+def _moment(name: str, text: str | None, now: float) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromtimestamp(now, UTC) + timedelta(seconds=Seconds.parse(text))
+    except (ValueError, OverflowError) as exc:
+        raise UsageError(
+            f'{name} = {text[:80]!r} is not understood; write a time as "2031-05-01T08:00", or a span from now as "20m"'
+        ) from exc

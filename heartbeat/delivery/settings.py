@@ -1,0 +1,118 @@
+"""What can be set about the delivery of alerts; the ``[delivery]`` table of the settings file."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from errors import UsageError
+from heartbeat.delivery.signing import SigningKey
+from wire.units import Seconds
+
+__all__ = ["DeliverySettings", "WebhookSettings", "signing_key"]
+
+_NAME = re.compile(r"[a-z0-9_-]{1,64}")
+_MOST_WEBHOOKS = 64
+_LONGEST_URL = 2048
+_LONGEST_TIMEOUT = 300
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An address that alerts are posted to, as the target ``webhook:NAME``."""
+
+    url: str
+    """Begins with https:// or http://. A redirect is not followed: it counts as a failure."""
+    secret: str = ""
+    """What the requests are signed with, 16 characters at least; ``whsec_`` and base64, or any text."""
+    secret_env: str = ""
+    """The environment variable that has the secret, in place of ``secret``."""
+    allow_private: bool = False
+    """Whether the host may be on this machine or in a private network."""
+    timeout: Seconds = Seconds(10)
+    """What one attempt may take, from the name of the host to the answer."""
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 12
+    """The pauses grow from 5 s to 10 min; 12 attempts take about an hour."""
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+        if bool(self.secret) == bool(self.secret_env):
+            msg = "one of secret and secret_env must be set, and only one"
+            raise ValueError(msg)
+        if self.secret:
+            SigningKey(self.secret)
+        if not 0 < self.timeout <= _LONGEST_TIMEOUT:
+            msg = f"timeout must be more than 0 and at most {_LONGEST_TIMEOUT}s"
+            raise ValueError(msg)
+
+    def __repr__(self) -> str:
+        """Without the secret, and without the path, which is one with many services."""
+        return f"WebhookSettings({self.origin})"
+
+    @property
+    def origin(self) -> str:
+        """The URL as far as anybody may see it: scheme, host and port."""
+        return _origin_of(self.url)
+
+
+class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where alerts of heartbeats and scheduled tasks can go, beside the event stream and the terminal."""
+
+    webhooks: dict[str, WebhookSettings] = {}
+    """At most 64, by name."""
+
+    def __post_init__(self) -> None:
+        for name in self.webhooks:
+            if not _NAME.fullmatch(name):
+                msg = f"{name[:80]!r} is no name for a webhook: 1 to 64 of a-z, 0-9, _ and -"
+                raise ValueError(msg)
+        if len(self.webhooks) > _MOST_WEBHOOKS:
+            msg = f"there are {len(self.webhooks)} webhooks, more than {_MOST_WEBHOOKS}"
+            raise ValueError(msg)
+
+
+def signing_key(name: str, settings: WebhookSettings, environment: Mapping[str, str]) -> SigningKey:
+    """The key of a webhook. Raises UsageError where the environment does not have it."""
+    if settings.secret:
+        return SigningKey(settings.secret)
+    secret = environment.get(settings.secret_env, "").strip()
+    where = f"the environment variable {settings.secret_env} (delivery.webhooks.{name}.secret_env)"
+    if not secret:
+        raise UsageError(f"{where} is not set; it must hold the secret of the webhook")
+    try:
+        return SigningKey(secret)
+    except ValueError as exc:
+        raise UsageError(f"{where}: {exc}") from None
+
+
+def _origin_of(url: str) -> str:
+    """Scheme, host and port of an URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _check_url(url: str) -> None:
+    """Raises ValueError that does not quote the URL."""
+    parts = _split(url)
+    problem = None
+    if parts is None or len(url) > _LONGEST_URL or not (url.isascii() and url.isprintable() and " " not in url):
+        problem = f"cannot be read; it must be ASCII (a host in its xn-- form) of at most {_LONGEST_URL} characters"
+    elif parts.scheme not in {"http", "https"} or not parts.hostname:
+        problem = "must begin with https://HOST or http://HOST"
+    elif parts.username is not None or parts.password is not None:
+        problem = "may not hold a user name or password; requests are signed with the secret"
+    elif parts.fragment:
+        problem = "may not hold a fragment"
+    if problem:
+        msg = f"url {problem}"
+        raise ValueError(msg)
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for one that is no number
+    except ValueError:
+        return None
+    return parts

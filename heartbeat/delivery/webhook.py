@@ -1,0 +1,186 @@
+"""Alerts as signed POST requests: to addresses that were checked, within a bounded time."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+
+from heartbeat.delivery.channel import Alert, DeliveryFailed
+from heartbeat.delivery.lookup import lookup
+from heartbeat.delivery.settings import DeliverySettings, WebhookSettings, signing_key
+from heartbeat.delivery.signing import SigningKey, headers_of
+
+__all__ = ["Answer", "Parcel", "Poster", "WebhookChannel", "open_webhooks"]
+
+_PORTS = {"http": 80, "https": 443}
+_AGAIN = frozenset({408, 425, 429})
+"""Refusals that time mends, beside those of 500 and above."""
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that is ready to go. ``addresses``: where ``host`` was found, the only ones to connect to.
+
+    ``path`` is what follows the host in the URL; ``patience``: seconds for one connection to be made.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    authority: str
+    path: str
+    addresses: tuple[str, ...]
+    headers: Mapping[str, str]
+    body: bytes
+    patience: float
+
+    def __repr__(self) -> str:
+        return f"Parcel({self.origin})"
+
+    @property
+    def origin(self) -> str:
+        """What errors call the other side; the path stays untold, since with many services it is a secret."""
+        return f"{self.scheme}://{self.authority}"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The head of a reply. ``retry_after``: the header as it came."""
+
+    status: int
+    retry_after: str = ""
+
+
+class Poster(Protocol):
+    """What sends parcels: see ``post.HttpPoster``."""
+
+    async def post(self, parcel: Parcel) -> Answer:
+        """Send it to the first of its addresses that can be reached. Raises DeliveryFailed."""
+        ...
+
+
+class _Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """The body, as JSON. ``type`` is always ``alert``; ``timestamp`` is Unix time in seconds."""
+
+    type: str
+    timestamp: float
+    id: str
+    agent: str
+    session: str
+    reason: str
+    text: str
+    media: tuple[str, ...]
+
+
+class _Hook(msgspec.Struct, frozen=True):
+    settings: WebhookSettings
+    key: SigningKey
+
+
+class WebhookChannel:
+    """All webhooks of the settings, each reached by its name."""
+
+    def __init__(
+        self, hooks: Mapping[str, tuple[WebhookSettings, SigningKey]], poster: Poster, clock: Callable[[], float]
+    ) -> None:
+        """``clock`` gives Unix time in seconds."""
+        self._hooks = {name: _Hook(settings, key) for name, (settings, key) in hooks.items()}
+        self._poster = poster
+        self._clock = clock
+
+    def max_attempts(self, peer: str) -> int:
+        """As the settings say; one for a webhook that is not there."""
+        hook = self._hooks.get(peer)
+        return hook.settings.max_attempts if hook else 1
+
+    async def deliver(self, alert: Alert, peer: str, attempt: int) -> None:
+        """Post the alert; returns when it was taken (2xx). Raises DeliveryFailed."""
+        hook = self._hooks.get(peer)
+        if hook is None:
+            raise DeliveryFailed(f"there is no webhook {peer!r} in the settings", permanent=True)
+        timeout = hook.settings.timeout
+        with trio.move_on_after(timeout) as scope:
+            answer = await self._post(alert, hook, attempt)
+        if scope.cancelled_caught:
+            raise DeliveryFailed(f"{hook.settings.origin} did not answer within {timeout:g} s")
+        _judge(answer, hook.settings.origin)
+
+    async def _post(self, alert: Alert, hook: _Hook, attempt: int) -> Answer:
+        url, settings = urlsplit(hook.settings.url), hook.settings
+        host, port = url.hostname or "", url.port or _PORTS[url.scheme]
+        addresses = await lookup(host, port, allow_private=settings.allow_private)
+        body = _body_of(alert)
+        return await self._poster.post(
+            Parcel(
+                scheme=url.scheme,
+                host=host,
+                port=port,
+                authority=url.netloc,
+                path=f"{url.path or '/'}{'?' if url.query else ''}{url.query}",
+                addresses=tuple(addresses[:4]),
+                headers={
+                    "content-type": "application/json",
+                    "user-agent": "pool",
+                    "pool-attempt": str(attempt),
+                    **headers_of(hook.key, alert.id, int(self._clock()), body),
+                },
+                body=body,
+                patience=settings.timeout / min(len(addresses), 4),
+            )
+        )
+
+
+def open_webhooks(
+    settings: DeliverySettings, environment: Mapping[str, str], clock: Callable[[], float] = time.time
+) -> WebhookChannel:
+    """The webhooks of the settings; without any, nothing of HTTP is loaded.
+
+    Raises UsageError where the environment does not have a secret.
+    """
+    hooks = {name: (hook, signing_key(name, hook, environment)) for name, hook in settings.webhooks.items()}
+    return WebhookChannel(hooks, _http() if hooks else _Unused(), clock)
+
+
+def _http() -> Poster:
+    from heartbeat.delivery.post import HttpPoster  # noqa: PLC0415 - httpx is heavy, and may never be needed
+
+    return HttpPoster()
+
+
+class _Unused:
+    """Stands where no webhook is: nothing comes here."""
+
+    async def post(self, parcel: Parcel) -> Answer:
+        raise DeliveryFailed(f"{parcel.origin}: no webhook is configured", permanent=True)
+
+
+def _body_of(alert: Alert) -> bytes:
+    return msgspec.json.encode(
+        _Payload(
+            type="alert",
+            timestamp=alert.ts,
+            id=alert.id,
+            agent=alert.agent,
+            session=alert.session,
+            reason=alert.reason,
+            text=alert.text,
+            media=alert.media,
+        )
+    )
+
+
+def _judge(answer: Answer, origin: str) -> None:
+    """Raises DeliveryFailed unless the alert was taken."""
+    status = answer.status
+    if 200 <= status < 300:
+        return
+    if 300 <= status < 400:
+        why = "which is not followed: set the URL that it leads to"
+        raise DeliveryFailed(f"{origin} answered with a redirect ({status}), {why}", permanent=True)
+    wish = answer.retry_after.strip()
+    raise DeliveryFailed(
+        f"{origin} answered {status}",
+        permanent=status < 500 and status not in _AGAIN,
+        retry_after=float(wish) if wish.isascii() and wish.isdigit() and len(wish) < 9 else None,
+    )

@@ -1,0 +1,153 @@
+"""Who beats by the clock, and when next: one timetable for all agents. Pure.
+
+``now`` is monotonic, ``wall`` Unix time, both in seconds. An agent that has come up stays due until it is said to be
+``done``: a beat that has to wait, or to be tried again, does not advance its schedule.
+"""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from heartbeat.active_hours import ALWAYS, Window, parse
+from heartbeat.jitter import jittered
+from heartbeat.settings import HeartbeatSettings
+from heartbeat.timetable import Timetable
+from heartbeat.wake import Target
+from router.keys import main_session_key
+
+__all__ = ["Member", "Rota"]
+
+_TICK = 1.0
+"""Seconds; agents are due on whole ticks, so that thousands of them cost a few wake-ups of the supervisor a second."""
+_CATCH_UP = 60.0
+"""Seconds over which those are spread who all became due while nobody was there."""
+_LONGEST_NAP = 3600.0
+"""Somebody may set the calendar's clock: until the next opening hour it is looked at so often."""
+_STAGGER = 0.1
+"""Part of the interval over which those are spread whose hours begin at the same time."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent with what its settings come to.
+
+    ``home``: its own conversation, where it beats. ``every``: its own interval; ``share``: its place among others.
+    """
+
+    agent: str
+    home: Target
+    settings: HeartbeatSettings
+    window: Window
+    every: float
+    share: float
+
+    @classmethod
+    def of(cls, agent: str, settings: HeartbeatSettings) -> "Member":
+        """From its settings. What of its hours is not understood is in ``window.warning``."""
+        hours = settings.active_hours
+        return cls(
+            agent=agent,
+            home=Target(agent, main_session_key(agent)),
+            settings=settings,
+            window=ALWAYS if hours is None else parse(hours.start, hours.end, hours.tz),
+            every=jittered(settings.every, agent),
+            share=(jittered(1.0, agent) - 0.9) / 0.2,
+        )
+
+
+class Rota:
+    """All agents that have a heartbeat configured, also those for which it is off. Every step costs O(log n)."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._timetable: Timetable[str] = Timetable()
+        self._due_since: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, agent: str) -> bool:
+        return agent in self._members
+
+    def members(self) -> Mapping[str, Member]:
+        """Every agent, in the order of the settings."""
+        return self._members
+
+    def get(self, agent: str) -> Member | None:
+        """The agent; None where it is not configured."""
+        return self._members.get(agent)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """When ``pop_due`` has something to give; None = never."""
+        return self._timetable.next_due()
+
+    def pop_due(self, now: float) -> list[Member]:
+        """Agents that have become due, the earliest first."""
+        members: list[Member] = []
+        while (due := self._timetable.next_due()) is not None and due <= now:
+            (agent,) = self._timetable.pop_due(now, limit=1)
+            self._due_since[agent] = due
+            members.append(self._members[agent])
+        return members
+
+    def due_of(self, agent: str) -> float | None:
+        """When the agent is due; in the past when it has come up and is not done. None = never."""
+        since = self._due_since.get(agent)
+        return self._timetable.due_of(agent) if since is None else since
+
+    def is_due(self, agent: str) -> bool:
+        """Whether it has come up and is not done."""
+        return agent in self._due_since
+
+    def done(self, agent: str, now: float, wall: float) -> None:
+        """The agent has had its beat, or there was to be none; the next one is an interval after that was due."""
+        since, member = self._due_since.pop(agent, None), self._members.get(agent)
+        if since is not None and member is not None:
+            due = since + member.every
+            self._plan(member, due if due > now else now + member.every, now, wall)
+
+    # --- settings -----------------------------------------------------------------------------------------------------
+
+    def reconfigure(
+        self, agents: Mapping[str, HeartbeatSettings], now: float, wall: float, last: Mapping[str, float]
+    ) -> None:
+        """Other agents, other settings. ``last``: when each had its last beat, in Unix time; others are new.
+
+        Whoever should have beaten long ago does so soon; whose settings are the same keeps its time.
+        """
+        known, self._members = self._members, {}
+        for agent, settings in agents.items():
+            member = known.get(agent)
+            if member is None or member.settings != settings:
+                member = Member.of(agent, settings)
+                self._replan(member, now, wall, last.get(agent))
+            self._members[agent] = member
+        for agent in known.keys() - agents.keys():
+            self._drop(agent)
+
+    def _drop(self, agent: str) -> None:
+        self._timetable.discard(agent)
+        self._due_since.pop(agent, None)
+
+    def _replan(self, member: Member, now: float, wall: float, last: float | None) -> None:
+        self._drop(member.agent)
+        if not member.settings.enabled:
+            return
+        since = 0.0 if last is None else max(wall - last, 0.0)  # a clock that was set back makes nobody wait longer
+        left = member.every - since
+        self._plan(member, now + (left if left > 0 else member.share * _CATCH_UP), now, wall)
+
+    def _plan(self, member: Member, due: float, now: float, wall: float) -> None:
+        """Have the agent due at that time, or when its hours begin after that; never where they never do."""
+        if not member.settings.enabled:
+            return
+        then = wall + (due - now)
+        start = member.window.next_start(then)
+        if start is None:
+            return
+        wait = start - then
+        if wait > 0:
+            due += min(wait + member.share * _STAGGER * member.every, _LONGEST_NAP)
+        self._timetable.set(member.agent, math.ceil(due / _TICK) * _TICK)

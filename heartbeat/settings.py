@@ -1,0 +1,115 @@
+"""What can be set about heartbeats: ``[agents.defaults.heartbeat]``, each key again in ``[agents.NAME.heartbeat]``."""
+
+import msgspec
+
+from wire.units import Seconds
+
+__all__ = ["ActiveHours", "HeartbeatOverrides", "HeartbeatSettings", "effective"]
+
+_SHORTEST = 60.0
+_LONGEST_TIMEOUT = 86400.0
+_MOST_RETRIES = 10
+_LONGEST_PROMPT = 32_768
+"""Characters."""
+
+
+class ActiveHours(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``active_hours``: beats happen from ``start`` (inclusive) to ``end`` (exclusive), ``"HH:MM"``.
+
+    ``end`` may be ``"24:00"``, or before ``start``: over midnight. ``start`` equal to ``end``: never.
+    """
+
+    start: str
+    end: str
+    tz: str = ""
+    """IANA name of a time zone; empty = the machine's own."""
+
+
+class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Agents that look after things by themselves. Each key can be set again in [agents.NAME.heartbeat]."""
+
+    enabled: bool = False
+    """Off until it is asked for: every beat is a turn of the model."""
+    every: Seconds = Seconds(300)
+    """At least ``"1m"``; each agent's own is up to 10 % shorter or longer, so that not all beat at once."""
+    active_hours: ActiveHours | None = None
+    """Unset = at any hour."""
+    target: str = "last"
+    """Who is told: ``last`` = where the session last spoke, ``none``, or ``CHANNEL:PEER``."""
+    ack_max_chars: int = 300
+    """So many characters beside HEARTBEAT_OK still count as nothing to tell."""
+    notify_on_exit: bool = True
+    """A background command that finishes wakes the agent; if not, the next turn sees it."""
+    skip_when_busy: bool = True
+    """A beat gives way to a turn of its session, and is tried again a second later; if not, it waits in the queue."""
+    timeout: Seconds = Seconds(60)
+    """How long a beat may wait for a worker and run."""
+    max_retries: int = 2
+    """So many more attempts when a beat fails; what it was about stays for the next one in any case."""
+    retry_delay: Seconds = Seconds(5)
+    """Between two attempts."""
+    exec_always_deliver: bool = False
+    """Tell of every finished command, also where the agent finds it not worth telling."""
+    prompt: str = ""
+    """What an agent is told at a beat; empty = the built-in text, as with the next two."""
+    exec_prompt: str = ""
+    """What it is told when a background command has finished."""
+    cron_prompt: str = ""
+    """What it is told when scheduled tasks have fired."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would beat without end, or never come to one."""
+        _check(self)
+
+
+class HeartbeatOverrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[agents.NAME.heartbeat]``: what an agent has otherwise than the defaults; unset = as there."""
+
+    enabled: bool | None = None
+    every: Seconds | None = None
+    active_hours: ActiveHours | None = None
+    target: str | None = None
+    ack_max_chars: int | None = None
+    notify_on_exit: bool | None = None
+    skip_when_busy: bool | None = None
+    timeout: Seconds | None = None
+    max_retries: int | None = None
+    retry_delay: Seconds | None = None
+    exec_always_deliver: bool | None = None
+    prompt: str | None = None
+    exec_prompt: str | None = None
+    cron_prompt: str | None = None
+
+    def __post_init__(self) -> None:
+        """The same bounds."""
+        _check(self)
+
+
+def effective(defaults: HeartbeatSettings, own: HeartbeatOverrides | None) -> HeartbeatSettings:
+    """What holds for an agent: its own where it says something, else the defaults."""
+    if own is None:
+        return defaults
+    said = {name: value for name in own.__struct_fields__ if (value := getattr(own, name)) is not None}
+    return msgspec.structs.replace(defaults, **said)
+
+
+def _check(settings: HeartbeatSettings | HeartbeatOverrides) -> None:
+    every, timeout = settings.every, settings.timeout
+    if every is not None and every < _SHORTEST:
+        msg = f'every = {every!r} is too often; the shortest is "1m", and enabled = false turns heartbeats off'
+        raise ValueError(msg)
+    if timeout is not None and not 0 < timeout <= _LONGEST_TIMEOUT:
+        msg = f'timeout = {timeout!r} is no time for a beat; write something from "1s" to "1d"'
+        raise ValueError(msg)
+    if settings.target is not None and not settings.target.strip():
+        msg = 'target is empty; write "last", "none" or "CHANNEL:PEER"'
+        raise ValueError(msg)
+    for name, most in (("ack_max_chars", 1_000_000), ("max_retries", _MOST_RETRIES)):
+        value = getattr(settings, name)
+        if value is not None and not 0 <= value <= most:
+            msg = f"{name} = {value} is out of range; write a number from 0 to {most}"
+            raise ValueError(msg)
+    for name in ("prompt", "exec_prompt", "cron_prompt"):
+        if len(getattr(settings, name) or "") > _LONGEST_PROMPT:
+            msg = f"{name} is longer than {_LONGEST_PROMPT} characters; put it into the workspace's HEARTBEAT.md"
+            raise ValueError(msg)

@@ -1,0 +1,305 @@
+"""When each target's next beat begins: wakes that come together are one, none is dropped, none goes round for ever.
+
+Pure: ``now`` is monotonic, in seconds. A *target* is one session of one agent. Its wakes become beats one after the
+other; the shell takes each ``Begin``, finds out whether the beat can be, and says with ``ended`` what came of it.
+"""
+
+import math
+from collections import OrderedDict, deque
+from typing import NamedTuple, TypeAlias, assert_never
+
+import msgspec
+
+from errors import PoolSaturated
+from heartbeat.reasons import ACTIONS, EVENT_REASONS, Reason, stronger
+from heartbeat.timetable import Timetable
+
+__all__ = [
+    "FLOOD_BEATS",
+    "FLOOD_PAUSE",
+    "Action",
+    "Begin",
+    "Busy",
+    "End",
+    "Failed",
+    "Paused",
+    "Postponed",
+    "Ran",
+    "Skipped",
+    "Target",
+    "WakeMachine",
+]
+
+COALESCE = 0.25
+"""Seconds from a target's first wake to its beat."""
+BUSY_RETRY = 1.0
+SPACING = 30.0
+"""Seconds from the beginning of one beat to that of the next, where nobody waits for it."""
+FLOOD_BEATS = 5
+FLOOD_WINDOW = 60.0
+FLOOD_PAUSE = 300.0
+MOST_RUNNING = 256
+"""Beats at once; what an operator asked for does not count."""
+MOST_TARGETS = 100_000
+
+
+class Target(NamedTuple):
+    """Whose beat it is, and in which conversation."""
+
+    agent: str
+    session: str
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """A beat of the target is to begin; ``ended`` has to follow."""
+
+    target: Target
+    reason: Reason
+
+
+class Paused(msgspec.Struct, frozen=True):
+    """Too many beats too fast: what events ask for waits until then."""
+
+    target: Target
+    until: float
+
+
+Action: TypeAlias = Begin | Paused
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """The agent has had its beat."""
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """There was to be no beat, and there is no point in trying again."""
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """The session is in use: again in a second."""
+
+
+class Postponed(msgspec.Struct, frozen=True):
+    """There was to be no beat before ``until``."""
+
+    until: float
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The beat was begun and failed; up to ``max_retries`` more attempts, each ``delay`` seconds after the last.
+
+    ``rest``: seconds after the last of them until events are tried anew that nothing else would bring up; None = there
+    are none.
+    """
+
+    max_retries: int
+    delay: float
+    rest: float | None = None
+
+
+End: TypeAlias = Ran | Skipped | Busy | Postponed | Failed
+
+
+class _State:
+    """One target. ``pending`` waits for its time, ``held`` for the end of a pause, ``running`` has begun."""
+
+    __slots__ = ("began_at", "failures", "held", "latest", "paused_until", "pending", "ready_at", "running")
+
+    def __init__(self) -> None:
+        self.pending: Reason | None = None
+        self.ready_at = 0.0
+        self.held: Reason | None = None
+        self.paused_until = -math.inf
+        self.running: Reason | None = None
+        self.began_at = -math.inf
+        self.latest: deque[float] = deque(maxlen=FLOOD_BEATS)
+        """When the latest beats began that were no mere skips."""
+        self.failures = 0
+
+    def spaced(self) -> float:
+        """When the next beat may begin that nobody waits for."""
+        begun = self.latest[-1] if self.latest else -math.inf
+        return SPACING + (begun if self.running is None else self.began_at)
+
+    def is_flooding(self, now: float) -> bool:
+        """Whether one more beat would be too many."""
+        return len(self.latest) == FLOOD_BEATS and now - self.latest[0] < FLOOD_WINDOW
+
+    def expect(self, reason: Reason, ready_at: float) -> None:
+        """Let the next beat be for this too, and no later than that."""
+        self.ready_at = ready_at if self.pending is None else min(self.ready_at, ready_at)
+        self.pending = stronger(self.pending, reason)
+
+    def expect_again(self, reason: Reason, ready_at: float) -> None:
+        """The same for what a beat was for that has ended: whatever came meanwhile is newer."""
+        newer = self.pending
+        self.expect(reason, ready_at)
+        self.pending = reason if newer is None else stronger(reason, newer)
+
+
+class WakeMachine:
+    """All targets that have something before them, or had not long ago. Every step costs O(log n)."""
+
+    def __init__(self, *, most_running: int = MOST_RUNNING, most_targets: int = MOST_TARGETS) -> None:
+        self._states: dict[Target, _State] = {}
+        self._due: Timetable[Target] = Timetable()
+        self._urgent: Timetable[Target] = Timetable()
+        """Those that an operator waits for; there is room for them whatever else runs."""
+        self._resting: OrderedDict[Target, float] = OrderedDict()
+        """Targets with nothing before them, and until when they are to be remembered."""
+        self._running = 0
+        self._most_running = most_running
+        self._most_targets = most_targets
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def running(self) -> int:
+        """Beats that have begun and not ended."""
+        return self._running
+
+    def is_running(self, target: Target) -> bool:
+        """Whether a beat of the target has begun and not ended."""
+        state = self._states.get(target)
+        return state is not None and state.running is not None
+
+    def pending(self, target: Target) -> Reason | None:
+        """What the target's next beat is for; None where none is to come, or only after a pause."""
+        state = self._states.get(target)
+        return None if state is None else state.pending
+
+    def paused_until(self, target: Target, now: float) -> float | None:
+        """Until when the flood guard holds the target's event wakes; None = it does not."""
+        state = self._states.get(target)
+        return state.paused_until if state is not None and state.paused_until > now else None
+
+    def next_due(self) -> float | None:
+        """When ``begin_due`` has something to do; None = not before something else happens."""
+        urgent = self._urgent.next_due()
+        due = self._due.next_due() if self._has_room() else None
+        return min((time for time in (urgent, due) if time is not None), default=None)
+
+    # --- stimuli ----------------------------------------------------------------------------------------------------
+
+    def request(self, target: Target, reason: Reason, now: float) -> None:
+        """The target is to beat soon. Raises PoolSaturated when too many others are to already."""
+        state = self._known(target, now)
+        if reason in EVENT_REASONS and state.paused_until > now:
+            state.held = stronger(state.held, reason)
+        else:
+            ready_at = now + COALESCE
+            state.expect(reason, ready_at if reason in ACTIONS else max(ready_at, state.spaced()))
+        self._reschedule(target, state, now)
+
+    def pause(self, target: Target, until: float, now: float) -> None:
+        """The flood guard held the target's event wakes before a restart, and goes on to."""
+        state = self._known(target, now)
+        state.paused_until = until
+        self._reschedule(target, state, now)
+
+    def begin_due(self, now: float) -> list[Action]:
+        """What is to be done at this time: the earliest first, as far as there is room."""
+        actions: list[Action] = []
+        while urgent := self._urgent.pop_due(now, limit=1):
+            self._begin(urgent[0], now, actions)
+        while self._has_room() and (due := self._due.pop_due(now, limit=1)):
+            self._begin(due[0], now, actions)
+        return actions
+
+    def ended(self, target: Target, end: End, now: float) -> None:
+        """What came of the beat that had begun."""
+        state = self._states[target]
+        reason = state.running
+        if reason is None:
+            msg = f"no beat of {target} has begun"
+            raise RuntimeError(msg)
+        state.running = None
+        self._running -= reason is not Reason.MANUAL
+        if isinstance(end, Ran | Failed):  # the others cost nothing
+            state.latest.append(state.began_at)
+        self._conclude(state, reason, end, now)
+        self._reschedule(target, state, now)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, target: Target, now: float, actions: list[Action]) -> None:
+        state = self._states[target]
+        if state.held is not None and state.paused_until <= now:
+            held, state.held = state.held, None
+            state.expect(held, now)
+        reason = state.pending
+        assert reason is not None  # noqa: S101 - whoever is due has something pending, or had it held until now
+        state.pending = None
+        if reason in EVENT_REASONS and state.is_flooding(now):
+            state.held, state.paused_until = stronger(state.held, reason), now + FLOOD_PAUSE
+            actions.append(Paused(target, state.paused_until))
+            self._reschedule(target, state, now)
+        else:
+            state.running, state.began_at = reason, now
+            self._running += reason is not Reason.MANUAL
+            actions.append(Begin(target, reason))
+
+    def _conclude(self, state: _State, reason: Reason, end: End, now: float) -> None:
+        match end:
+            case Ran() | Skipped():
+                state.failures = 0
+            case Busy():
+                state.expect_again(reason, now + BUSY_RETRY)
+            case Postponed(until):
+                state.expect_again(reason, max(until, now + BUSY_RETRY))
+            case Failed(max_retries, delay) if state.failures < max_retries:
+                state.failures += 1
+                state.expect_again(reason, now + delay)
+            case Failed(rest=rest):
+                state.failures = 0
+                if rest is not None:
+                    state.expect_again(Reason.RETRY, now + rest)
+            case _:
+                assert_never(end)
+
+    def _known(self, target: Target, now: float) -> _State:
+        self._forget_rested(now)
+        state = self._states.get(target)
+        if state is None:
+            if len(self._states) >= self._most_targets:
+                text = f"{len(self._states)} sessions have a heartbeat before them; {target.session} is refused one"
+                raise PoolSaturated(text, session=target.session, retry_after=FLOOD_WINDOW)
+            state = self._states[target] = _State()
+        self._resting.pop(target, None)
+        return state
+
+    def _reschedule(self, target: Target, state: _State, now: float) -> None:
+        """Put the target where its next beat is waited for; or to rest, when there is to be none."""
+        self._due.discard(target)
+        self._urgent.discard(target)
+        if state.running is not None:
+            return
+        times = []
+        if state.pending is not None:
+            times.append(state.ready_at)
+        if state.held is not None:
+            times.append(state.paused_until)
+        if times:
+            table = self._urgent if state.pending is Reason.MANUAL else self._due
+            table.set(target, min(times))
+        else:
+            self._rest(target, state, now)
+
+    def _rest(self, target: Target, state: _State, now: float) -> None:
+        until = max(state.latest[-1] + FLOOD_WINDOW if state.latest else now, state.paused_until)
+        self._resting[target] = until
+        self._forget_rested(now)
+
+    def _forget_rested(self, now: float) -> None:
+        """Whoever has nothing before them and nothing behind them that counts is nobody special any more."""
+        while self._resting:
+            target, until = next(iter(self._resting.items()))
+            if until > now:
+                return
+            del self._resting[target], self._states[target]
+
+    def _has_room(self) -> bool:
+        return self._running < self._most_running

@@ -1,0 +1,134 @@
+"""A command in the background, the whole house around it: its end reaches its conversation, once, whatever happens."""
+
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.acceptance.builds import Build, following
+from tests.acceptance.supervisor import Supervisor, running_supervisor
+
+pytestmark = pytest.mark.process
+
+SLOW = "PIECES=2000 DELAY=10 go on"
+
+
+def begin(supervisor: Supervisor, build: Build, session: str = "alice") -> None:
+    """The turn that starts the build; it is over when this returns."""
+    supervisor.prompt(session, build.prompt)
+    assert background(supervisor) == {session: 1}
+
+
+def background(supervisor: Supervisor) -> dict[str, int]:
+    workers = supervisor.status()["workers"]
+    return {worker["session"]: worker["background"] for worker in workers if worker["background"]}
+
+
+def pending(supervisor: Supervisor, session: str = "alice") -> list[str]:
+    done = supervisor.pool("events", "peek", "-s", session, "--json")
+    assert done.returncode == 0, done.stderr
+    return [event["text"] for event in msgspec.json.decode(done.stdout)["events"]]
+
+
+def told(supervisor: Supervisor, session: str = "alice") -> list[str]:
+    """The lines that the agent was told in earlier turns, as it remembers them."""
+    texts = msgspec.json.decode(supervisor.prompt(session, "RECALL").removeprefix("Earlier you said: "))
+    return [line for text in texts for line in text.splitlines() if line.startswith("[SYSTEM]")]
+
+
+def test_the_end_of_a_build_is_told_at_once_and_with_the_next_turn_and_with_no_other(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path, "--max", "2") as supervisor:
+        with following(supervisor, "exec_exit") as events:
+            begin(supervisor, build)
+            supervisor.prompt("bob", "hello")
+            build.end()
+            event = next(events)
+        assert (event["session"], event["channel"], event["data"]["exit_code"]) == ("alice", "monitor", 0)
+        summary = event["data"]["summary"]
+        assert summary.startswith("Exec completed (")
+        assert summary.endswith(":: built well")
+        assert (pending(supervisor), pending(supervisor, "bob")) == ([summary], [])
+        assert f"[SYSTEM] {summary}" in supervisor.prompt("alice", "what now?")
+        assert pending(supervisor) == []
+        assert "SYSTEM" not in supervisor.prompt("alice", "ECHO:and now?")
+        assert told(supervisor) == [f"[SYSTEM] {summary}"]
+        assert told(supervisor, "bob") == []
+        assert background(supervisor) == {}
+
+
+def test_an_aborted_turn_spares_the_build(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path) as supervisor:
+        begin(supervisor, build)
+        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        supervisor.wait_for_turn("alice")
+        assert supervisor.pool("abort", "-s", "alice").returncode == 0
+        turn.communicate(timeout=20)
+        assert background(supervisor) == {"alice": 1}
+        with following(supervisor, "exec_exit") as events:
+            build.end()
+            assert next(events)["session"] == "alice"
+        supervisor.prompt("alice", "what now?")
+        assert len(told(supervisor)) == 1
+
+
+def test_a_build_that_ends_within_a_turn_is_told_once_and_for_the_turn_after_it(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path) as supervisor, following(supervisor, "exec_exit", "done") as events:
+        begin(supervisor, build)
+        assert next(events)["type"] == "done"
+        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        supervisor.wait_for_turn("alice")
+        build.end()
+        assert next(events)["type"] == "exec_exit"
+        assert supervisor.pool("abort", "-s", "alice").returncode == 0
+        turn.communicate(timeout=20)
+        supervisor.prompt("alice", "what now?")
+        assert [next(events)["type"] for _ in range(2)] == ["done", "done"]
+        assert len(told(supervisor)) == 1
+
+
+def test_a_supervisor_that_is_killed_before_the_next_turn_has_kept_the_event(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path) as supervisor:
+        with following(supervisor, "exec_exit") as events:
+            begin(supervisor, build)
+            build.end()
+            summary = next(events)["data"]["summary"]
+        supervisor.process.kill()
+        supervisor.wait()
+    with running_supervisor(tmp_path) as supervisor:
+        assert pending(supervisor) == [summary]
+        supervisor.prompt("alice", "what now?")
+        supervisor.process.kill()
+        supervisor.wait()
+    with running_supervisor(tmp_path) as supervisor:
+        assert pending(supervisor) == []
+        assert told(supervisor) == [f"[SYSTEM] {summary}"]
+
+
+def test_a_worker_that_is_killed_tells_that_the_build_died_with_it(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path) as supervisor:
+        begin(supervisor, build)
+        (worker,) = [worker for worker in supervisor.status()["workers"] if worker["background"]]
+        with following(supervisor, "exec_lost") as events:
+            os.kill(worker["pid"], signal.SIGKILL)
+            assert next(events)["data"]["commands"] == 1
+        assert not build.is_alive
+        (text,) = pending(supervisor)
+        assert text.startswith("Exec failed (a background command) :: ended with what it ran on: worker ")
+        supervisor.prompt("alice", "what now?")
+        assert told(supervisor) == [f"[SYSTEM] {text}"]
+
+
+def test_what_is_injected_from_a_terminal_is_told(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path) as supervisor:
+        done = supervisor.pool("events", "inject", "-s", "alice", "the bell rang")
+        assert (done.returncode, done.stdout) == (0, "alice is told with its next turn\n")
+        assert "the bell rang" in supervisor.pool("events", "peek", "-s", "alice").stdout
+        supervisor.prompt("alice", "hello")
+        assert told(supervisor) == ["[SYSTEM] the bell rang"]

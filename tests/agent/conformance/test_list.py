@@ -1,0 +1,33 @@
+"""The list in the README is that of the tests that there are, and nothing in the agent is set for a whole process."""
+
+import ast
+import re
+from pathlib import Path
+
+from tests.house import modules_of, tree_of
+
+HERE = Path(__file__).parent
+_GLOBAL = {"chdir", "fchdir", "putenv", "unsetenv", "umask", "setlocale", "seteuid", "setuid"}
+
+
+def test_each_of_the_twenty_five_promises_is_held_by_tests_that_there_are() -> None:
+    rows = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \|$", (HERE / "README.md").read_text(), re.MULTILINE)
+    assert [int(number) for number, _ in rows] == list(range(1, 26))
+    for _, held_by in rows:
+        assert held_by.count("::") >= 1
+        for file, name in re.findall(r"`(\w+\.py)::(\w+)`", held_by):
+            assert f"def {name}(" in (HERE / file).read_text()
+
+
+def test_no_code_of_the_agent_changes_the_directory_or_the_environment_of_its_process() -> None:
+    found = [f"{path.name}:{node.lineno}" for path in modules_of("agent") for node in _globals_set(tree_of(path))]
+    assert found == []
+
+
+def _globals_set(tree: ast.Module) -> list[ast.expr]:
+    """What changes the process: calls by name, and assignments to ``os.environ``."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in _GLOBAL]
+    places = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)
+    ]
+    return [*calls, *(node for node in places if ast.unparse(node.value).endswith("environ"))]

@@ -1,0 +1,141 @@
+"""A cron machine on a clock of its own, with what it decided performed on paper."""
+
+from collections.abc import Iterable
+from datetime import UTC, tzinfo
+from itertools import count
+
+import msgspec
+
+from heartbeat.cron.actions import Action, Forget, Keep, Speak, Start, Tell
+from heartbeat.cron.jobs import CronJob
+from heartbeat.cron.machine import CronMachine
+from heartbeat.cron.records import JobState, Outcome, Result, Status, Ticket
+from heartbeat.cron.schedule import Every, Schedule
+from heartbeat.cron.settings import Mode
+
+__all__ = ["BEGIN", "Paper", "make_cron_job"]
+
+BEGIN = 1_700_000_000.0
+OK = Result(Status.OK)
+
+
+def make_cron_job(
+    name: str = "job",
+    schedule: Schedule | None = None,
+    *,
+    mode: Mode = Mode.ISOLATED,
+    delete_after_run: bool = False,
+    enabled: bool = True,
+    **facts: object,
+) -> CronJob:
+    job = CronJob(
+        id=name,
+        schedule=schedule or Every(60.0, BEGIN),
+        text="water the plants",
+        mode=mode,
+        agent="main",
+        session="agent:main:main:main",
+        delete_after_run=delete_after_run,
+        enabled=enabled,
+    )
+    return msgspec.structs.replace(job, **facts)
+
+
+class Paper:
+    """What was decided, in the order of it; ``states`` is what a later life finds."""
+
+    def __init__(self, max_running: int = 4, local: tzinfo = UTC) -> None:
+        self.local = local
+        self.max_running = max_running
+        self.now = BEGIN
+        self.ids = count(1)
+        self.jobs: dict[str, CronJob] = {}
+        self.states: dict[str, JobState] = {}
+        self.open: dict[str, Start] = {}
+        """Isolated runs under way, by their ids."""
+        self.begun: list[tuple[str, Ticket]] = []
+        self.told: list[Tell] = []
+        self.machine = self._build()
+
+    def _build(self) -> CronMachine:
+        return CronMachine(lambda: f"r{next(self.ids)}", self.local, self.max_running)
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def put(self, job: CronJob) -> None:
+        self.jobs[job.id] = job
+        self._perform(self.machine.put(job, None, self.now))
+
+    def remove(self, name: str) -> None:
+        self._perform(self.machine.remove(name))
+
+    def run_now(self, name: str = "job") -> None:
+        self._perform(self.machine.run_now(name, self.now))
+
+    def tick(self, by: float = 0.0) -> None:
+        self.now += by
+        self._perform(self.machine.tick(self.now))
+
+    def end(self, status: Status = Status.OK, name: str = "job", error: str = "") -> None:
+        run, start = next((run, start) for run, start in self.open.items() if start.job.id == name)
+        del self.open[run]
+        self._perform(self.machine.ended(start.job.id, run, Result(status, error=error or status.value), self.now))
+
+    def run_through(self, until: float, status: Status = Status.OK) -> list[float]:
+        """Let time pass, each run ending as soon as it has begun; when they began, counted from ``BEGIN``."""
+        begun = len(self.begun)
+        while (due := self.machine.next_wakeup()) is not None and due <= BEGIN + until:
+            self.now = max(self.now, due)
+            self.tick()
+            while self.open:
+                self.end(status, next(iter(self.open.values())).job.id)
+        self.now = max(self.now, BEGIN + until)
+        return [ticket.started_at - BEGIN for _, ticket in self.begun[begun:]]
+
+    def restart(self, after: float = 0.0) -> None:
+        """The supervisor is killed; the next one finds what was kept."""
+        self.now += after
+        kept = {name: msgspec.json.encode(state) for name, state in self.states.items()}
+        self.open.clear()
+        self.machine = self._build()
+        for name, job in self.jobs.items():
+            state = msgspec.json.decode(kept[name], type=JobState) if name in kept else None
+            self._perform(self.machine.put(job, state, self.now))
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def state(self, name: str = "job") -> JobState:
+        return self.machine.standing(name).state
+
+    def next_due(self, name: str = "job") -> float | None:
+        """Counted from ``BEGIN``."""
+        due = self.machine.standing(name).next_due
+        return None if due is None else due - BEGIN
+
+    def history(self, name: str = "job") -> list[Status]:
+        return [outcome.status for outcome in self.outcomes(name)]
+
+    def outcomes(self, name: str = "job") -> tuple[Outcome, ...]:
+        return self.state(name).history
+
+    # --- on paper -----------------------------------------------------------------------------------------------------
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action:
+                case Keep(name, state):
+                    self.states[name] = state
+                case Forget(name):
+                    self.states.pop(name, None)
+                    self.jobs.pop(name, None)
+                case Start(job, ticket, is_resumed):
+                    assert ticket.run not in self.open, "it is under way"
+                    self.open[ticket.run] = action
+                    assert self.states[job.id].running == ticket, "a later life would not know of it"
+                    if not is_resumed:
+                        self.begun.append((job.id, ticket))
+                case Speak(job, ticket):
+                    self.begun.append((job.id, ticket))
+                    self._perform(self.machine.ended(job.id, ticket.run, OK, self.now))
+                case Tell():
+                    self.told.append(action)

@@ -1,0 +1,224 @@
+"""When jobs run, story by story."""
+
+import pytest
+
+from errors import Conflict, UsageError
+from heartbeat.cron.jobs import Source
+from heartbeat.cron.records import Status
+from heartbeat.cron.schedule import At, Every
+from heartbeat.cron.settings import Mode
+from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job
+
+DAY = 86_400.0
+HOUR = 3600.0
+
+
+def test_a_job_runs_at_each_of_its_due_times() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(60.0, BEGIN)))
+    assert paper.run_through(200.0) == [60.0, 120.0, 180.0]
+    assert paper.history() == [Status.OK] * 3
+    assert [outcome.due for outcome in paper.outcomes()] == [BEGIN + 60.0, BEGIN + 120.0, BEGIN + 180.0]
+
+
+def test_a_job_that_speaks_in_a_conversation_runs_as_often_and_waits_for_nobody() -> None:
+    paper = Paper(max_running=1)
+    for name in "abc":
+        paper.put(make_cron_job(name, mode=Mode.MAIN))
+    paper.tick(60.0)
+    assert [name for name, _ in paper.begun] == ["a", "b", "c"]
+    assert paper.machine.running == 0
+
+
+def test_a_moment_comes_once() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=At(BEGIN + 30 * 365 * DAY)))
+    assert paper.next_due() == 30 * 365 * DAY
+    assert paper.run_through(31 * 365 * DAY) == [30 * 365 * DAY]
+    assert paper.next_due() is None
+    paper.restart(after=DAY)
+    assert paper.next_due() is None
+
+
+def test_a_job_that_is_off_is_not_due_and_can_be_run_by_hand() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(enabled=False))
+    assert paper.run_through(HOUR) == []
+    paper.run_now()
+    paper.end()
+    assert paper.outcomes()[-1].due is None
+    assert paper.next_due() is None
+
+
+# --- no overlap -------------------------------------------------------------------------------------------------------
+
+
+def test_what_falls_due_while_the_job_runs_passes() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(60.0)
+    paper.tick(120.0)
+    assert len(paper.open) == 1
+    paper.end()
+    assert paper.state().overlapped == 1
+    assert paper.next_due() == 240.0
+    paper.tick(60.0)
+    paper.tick(59.0)
+    paper.end()
+    assert paper.state().overlapped == 1
+    paper.tick(1.0)
+    paper.tick(60.0)
+    paper.end()
+    assert paper.state().overlapped == 2, "also where it falls due at the very end"
+
+
+def test_a_replaced_job_does_not_overlap_with_its_former_self() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(60.0)
+    paper.put(make_cron_job(schedule=Every(10.0, BEGIN)))
+    paper.tick(100.0)
+    assert len(paper.begun) == 1
+    paper.end()
+    paper.tick()
+    assert paper.begun[-1][1].started_at == paper.now
+    assert paper.begun[-1][1].due == BEGIN + 70.0
+
+
+def test_a_job_with_another_text_goes_on_with_its_run() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(60.0)
+    paper.put(make_cron_job(text="water the other plants"))
+    paper.tick(30.0)
+    paper.end()
+    assert paper.history() == [Status.OK]
+    assert paper.next_due() == 120.0
+
+
+def test_nor_does_one_that_was_removed_and_added_again() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(60.0)
+    paper.remove("job")
+    paper.put(make_cron_job())
+    paper.tick(120.0)
+    assert len(paper.begun) == 1
+    with pytest.raises(Conflict, match="running"):
+        paper.run_now()
+    paper.end()
+    paper.tick()
+    assert len(paper.begun) == 2
+
+
+def test_only_so_many_run_at_once_and_the_one_due_first_is_the_first() -> None:
+    paper = Paper(max_running=2)
+    for name, first in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("d", 4.0)):
+        paper.put(make_cron_job(name, Every(HOUR, BEGIN + first)))
+    paper.tick(10.0)
+    assert [name for name, _ in paper.begun] == ["a", "b"]
+    assert (paper.machine.running, paper.machine.waiting) == (2, 2)
+    assert paper.machine.standing("c").is_waiting
+    paper.end(name="b")
+    assert [name for name, _ in paper.begun] == ["a", "b", "c"]
+    assert paper.machine.next_wakeup() is not None
+
+
+def test_a_higher_limit_lets_waiting_ones_begin() -> None:
+    paper = Paper(max_running=1)
+    for name in "ab":
+        paper.put(make_cron_job(name))
+    paper.tick(60.0)
+    assert [type(action).__name__ for action in paper.machine.set_max_running(2, paper.now)] == ["Keep", "Start"]
+
+
+def test_one_that_waits_and_is_removed_does_not_begin() -> None:
+    paper = Paper(max_running=1)
+    for name in "ab":
+        paper.put(make_cron_job(name))
+    paper.tick(60.0)
+    paper.remove("b")
+    paper.end(name="a")
+    assert [name for name, _ in paper.begun] == ["a"]
+
+
+def test_one_that_waits_and_is_turned_off_does_not_begin() -> None:
+    paper = Paper(max_running=1)
+    for name in "ab":
+        paper.put(make_cron_job(name))
+    paper.tick(60.0)
+    paper.put(make_cron_job("b", enabled=False))
+    paper.end(name="a")
+    assert [name for name, _ in paper.begun] == ["a"]
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_by_hand_takes_nothing_from_the_schedule() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN), delete_after_run=True))
+    paper.tick(HOUR - 10.0)
+    paper.run_now()
+    paper.tick(20.0)
+    paper.end()
+    assert paper.state().overlapped == 0
+    assert paper.next_due() == HOUR
+    paper.tick()
+    assert paper.begun[-1][1].due == BEGIN + HOUR
+    paper.end()
+    assert "job" not in paper.machine, "deleted after the run that was due"
+
+
+def test_a_run_by_hand_within_the_back_off_leaves_what_is_owed() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
+    paper.tick(HOUR)
+    paper.end(Status.REFUSED)
+    paper.run_now()
+    paper.end(Status.FAILED)
+    paper.run_through(2 * HOUR - 1.0)
+    assert [ticket.due for _, ticket in paper.begun] == [BEGIN + HOUR, None, BEGIN + HOUR]
+    assert len(paper.told) == 2, "who asks by hand is told in any case"
+
+
+def test_a_second_run_by_hand_is_refused_while_the_first_is_under_way_or_waits() -> None:
+    paper = Paper(max_running=1)
+    for name in "ab":
+        paper.put(make_cron_job(name, Every(HOUR, BEGIN)))
+    paper.run_now("a")
+    paper.run_now("b")
+    with pytest.raises(Conflict, match="is running"):
+        paper.run_now("a")
+    with pytest.raises(Conflict, match="max_running = 1"):
+        paper.run_now("b")
+    with pytest.raises(UsageError, match="no job 'c'"):
+        paper.run_now("c")
+
+
+# --- for good ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_for_one_run_is_gone_after_it() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=At(BEGIN + 60.0), delete_after_run=True))
+    paper.run_through(61.0)
+    assert "job" not in paper.machine
+    assert paper.states == {}
+
+
+def test_one_that_went_wrong_stays_to_be_seen() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=At(BEGIN + 60.0), delete_after_run=True))
+    paper.run_through(61.0, Status.FAILED)
+    assert paper.history() == [Status.FAILED]
+    assert paper.next_due() is None
+
+
+def test_one_of_the_settings_stays_as_a_name_and_is_due_no_more() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(delete_after_run=True, source=Source.SETTINGS))
+    assert paper.run_through(HOUR) == [60.0]
+    paper.restart(after=HOUR)
+    assert paper.next_due() is None
+    assert paper.state().spent

@@ -1,0 +1,265 @@
+"""When jobs run although nobody was there, runs go wrong, or the clock is set."""
+
+from itertools import pairwise
+
+import pytest
+
+from heartbeat.cron.machine import BACKOFF
+from heartbeat.cron.records import MAX_HISTORY, Status
+from heartbeat.cron.schedule import At, Cron, Every
+from heartbeat.cron.settings import Mode
+from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job
+
+DAY = 86_400.0
+HOUR = 3600.0
+
+
+# --- after nobody was there -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.MAIN])
+def test_what_was_missed_is_caught_up_once(mode: Mode) -> None:
+    paper = Paper()
+    paper.put(make_cron_job(mode=mode))
+    paper.run_through(60.0)
+    paper.restart(after=10 * HOUR + 30.0)
+    assert paper.run_through(10 * HOUR + 240.0)[:3] == [10 * HOUR + 90.0, 10 * HOUR + 120.0, 10 * HOUR + 180.0]
+    assert paper.begun[1][1].due == BEGIN + 120.0
+
+
+def test_a_moment_that_was_missed_is_caught_up() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=At(BEGIN + HOUR)))
+    paper.restart(after=DAY)
+    assert paper.run_through(2 * DAY) == [DAY]
+
+
+def test_a_run_of_an_earlier_life_is_taken_up_and_not_run_again() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(60.0)
+    (before,) = paper.open.values()
+    paper.restart(after=HOUR)
+    (after,) = paper.open.values()
+    assert (after.ticket, after.is_resumed) == (before.ticket, True)
+    paper.end()
+    assert paper.history() == [Status.OK]
+    assert len(paper.begun) == 1
+
+
+def test_an_interrupted_run_is_told_costs_no_back_off_and_what_was_missed_since_is_caught_up() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
+    paper.tick(HOUR)
+    paper.restart(after=90 * 60.0)
+    paper.end(Status.INTERRUPTED)
+    assert [tell.outcome.status for tell in paper.told] == [Status.INTERRUPTED]
+    assert paper.state().failures == 0
+    paper.tick()
+    assert paper.begun[-1][1].due == BEGIN + 2 * HOUR
+
+
+def test_an_interrupted_catching_up_is_not_caught_up_again() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
+    paper.tick(10 * HOUR + 60.0)
+    paper.restart(after=60.0)
+    paper.end(Status.INTERRUPTED)
+    assert paper.next_due() == 11 * HOUR
+
+
+def test_every_interruption_is_told() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    for _ in range(3):
+        paper.tick(60.0)
+        paper.end(Status.INTERRUPTED)
+    assert len(paper.told) == 3
+
+
+def test_a_job_whose_schedule_changed_meanwhile_begins_anew_and_keeps_its_history() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.run_through(60.0)
+    paper.jobs["job"] = make_cron_job(schedule=Every(100.0, BEGIN))
+    paper.restart(after=HOUR)
+    assert paper.next_due() == 3700.0
+    assert paper.history() == [Status.OK]
+
+
+def test_a_job_that_has_come_to_speak_meanwhile_leaves_its_run_behind() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(60.0)
+    paper.jobs["job"] = make_cron_job(mode=Mode.MAIN)
+    paper.restart()
+    assert paper.open == {}
+    assert paper.history() == [Status.INTERRUPTED]
+
+
+# --- going wrong ------------------------------------------------------------------------------------------------------
+
+
+def test_after_failures_in_a_row_the_next_run_waits_longer_and_longer() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(1.0, BEGIN)))
+    begun = paper.run_through(3 * HOUR, Status.FAILED)
+    assert [after - before for before, after in pairwise(begun)] == [*BACKOFF, HOUR]
+    assert paper.state().failures == len(begun)
+
+
+def test_a_failed_run_has_used_its_due_time_up() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
+    assert paper.run_through(3 * DAY, Status.FAILED) == [DAY, 2 * DAY, 3 * DAY]
+
+
+def test_a_run_that_never_began_is_tried_again_for_the_same_due_time() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
+    begun = paper.run_through(DAY + 2 * HOUR, Status.REFUSED)
+    assert begun == [DAY, DAY + 30, DAY + 90, DAY + 390, DAY + 1290, DAY + 4890]
+    assert {ticket.due for _, ticket in paper.begun} == {BEGIN + DAY}
+    assert len({ticket.run for _, ticket in paper.begun}) == len(begun), "each is a run of its own"
+
+
+def test_one_success_ends_the_back_off() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.run_through(HOUR, Status.FAILED)
+    paper.run_now()
+    paper.end()
+    assert paper.state().failures == 0
+    due = paper.next_due()
+    assert due is not None
+    assert due <= paper.now - BEGIN + 60.0
+
+
+def test_the_back_off_outlasts_a_restart() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(1.0, BEGIN)))
+    paper.run_through(100.0, Status.FAILED)
+    hold = paper.state().hold_until
+    paper.restart(after=5.0)
+    assert paper.next_due() == hold - BEGIN
+
+
+def test_a_failure_is_told_at_first_and_again_each_day() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.run_through(2 * DAY, Status.FAILED)
+    assert len(paper.begun) > 40
+    assert len(paper.told) == 3
+    assert paper.told[0].failures == 1
+
+
+def test_a_failure_after_a_success_is_told_anew() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    for status in (Status.FAILED, Status.OK, Status.FAILED):
+        paper.tick(60.0)
+        paper.end(status)
+    assert len(paper.told) == 2
+
+
+def test_a_job_that_fails_once_a_day_is_told_each_time() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
+    paper.run_through(5 * DAY, Status.FAILED)
+    assert len(paper.told) == 5
+
+
+def test_a_long_error_is_kept_in_part() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(60.0)
+    paper.end(Status.FAILED, error="x" * 10_000_000)
+    assert paper.outcomes()[-1].error == "x" * 500
+
+
+def test_the_history_keeps_the_latest_runs() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.run_through(100 * 60.0)
+    assert len(paper.history()) == MAX_HISTORY
+    assert paper.outcomes()[-1].due == BEGIN + 6000.0
+
+
+# --- the clock is set -------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_set_back_a_little_runs_nothing_twice() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(HOUR, BEGIN)))
+    paper.run_through(5 * HOUR)
+    paper.tick(-HOUR - 10.0)
+    paper.tick(2 * HOUR)
+    assert [ticket.due for _, ticket in paper.begun] == [BEGIN + hour * HOUR for hour in (1, 2, 3, 4, 5)]
+
+
+def test_a_clock_set_back_while_a_job_waits_runs_nothing_twice() -> None:
+    paper = Paper(max_running=1)
+    for name in "ab":
+        paper.put(make_cron_job(name))
+    paper.tick(60.0)
+    paper.tick(-1.0)
+    paper.end(name="a")
+    paper.end(name="b")
+    assert paper.next_due("b") == 120.0
+
+
+def test_a_job_that_waits_while_the_clock_is_set_back_by_years_begins_once() -> None:
+    paper = Paper(max_running=1)
+    for name in "ab":
+        paper.put(make_cron_job(name))
+    paper.tick(2 * DAY)
+    paper.now = BEGIN
+    paper.tick()
+    assert paper.next_due("b") is None
+    paper.end(name="a")
+    assert [name for name, _ in paper.begun] == ["a", "b"]
+
+
+def test_a_back_off_by_a_wrong_clock_does_not_hold_for_years() -> None:
+    paper = Paper()
+    paper.put(make_cron_job())
+    paper.tick(10 * 365 * DAY)
+    paper.end(Status.FAILED)
+    paper.now = BEGIN
+    paper.tick()
+    assert paper.next_due() == 60.0
+
+
+def test_a_clock_that_was_years_ahead_does_not_silence_a_job_for_years() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Cron("0 * * * *")))
+    paper.tick(10 * 365 * DAY)
+    paper.end()
+    paper.now = BEGIN
+    paper.tick()
+    due = paper.next_due()
+    assert due is not None
+    assert due <= HOUR
+    paper.restart()
+    assert paper.next_due() == due
+
+
+def test_a_clock_that_was_years_behind_at_the_start_makes_no_extra_run() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=Every(DAY, BEGIN)))
+    paper.run_through(10 * DAY)
+    paper.restart(after=-10 * 365 * DAY)
+    paper.now = BEGIN + 10 * DAY + HOUR
+    paper.tick()
+    assert paper.open == {}
+    assert paper.next_due() == 11 * DAY
+
+
+def test_a_moment_that_has_come_by_a_wrong_clock_does_not_come_again() -> None:
+    paper = Paper()
+    paper.put(make_cron_job(schedule=At(BEGIN + DAY)))
+    paper.tick(2 * DAY)
+    paper.end()
+    paper.now = BEGIN
+    paper.tick()
+    assert paper.next_due() is None

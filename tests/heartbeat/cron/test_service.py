@@ -1,0 +1,266 @@
+"""Scheduled tasks at work, in virtual time: when they run, what comes of it, what they cost."""
+
+import time
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+import trio
+
+from errors import PoolSaturated, UsageError
+from heartbeat.cron.requests import CronList
+from heartbeat.cron.service import CronService
+from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
+from heartbeat.run_ports import BeatAnswer
+from tests.heartbeat.cron.house import BEGIN, House, isolated, look, running
+
+HOUR = 3600.0
+
+
+def spoken(every: float = 60.0, **facts: Any) -> CronJobSettings:
+    return isolated(every, mode=Mode.MAIN, **facts)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_isolated_job_is_a_run_of_its_own_at_each_due_time(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    async with running(house, job=isolated(600.0, agent="ops", timeout=90.0)):
+        await trio.sleep(1900.0)
+    assert house.begun == pytest.approx([600.0, 1200.0, 1800.0])
+    request = house.requests[0][1]
+    assert (request.session, request.agent, request.lane) == ("cron:job", "ops", "cron")
+    assert (request.text, request.timeout, request.spawn) == ("[CRON:job] water the plants", 90.0, True)
+    assert len({request.run_id for _, request in house.requests}) == 3
+
+
+async def test_a_job_of_mode_main_speaks_in_its_conversation(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    async with running(house, job=spoken(), other=spoken(session="alice", agent="ops")) as service:
+        await trio.sleep(61.0)
+        assert look(service).last is not None
+    assert house.spoken == [
+        (60.0, "main agent:main:main:main", "[CRON:job] water the plants"),
+        (60.0, "ops alice", "[CRON:other] water the plants"),
+    ]
+    assert house.requests == []
+
+
+async def test_a_conversation_that_nobody_would_act_on_is_a_failure_that_is_tried_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    house = House()
+    house.deaf = UsageError("the heartbeat of agent main is off")
+    async with running(house, job=spoken(every=HOUR)) as service:
+        await trio.sleep(HOUR + 10.0)
+        assert look(service).failures == 1
+        house.deaf = None
+        await trio.sleep(30.0)
+        assert look(service).failures == 0
+    assert [at for at, *_ in house.spoken] == [HOUR + 30.0]
+    assert [alert.text for alert in house.alerts] == [
+        "The scheduled task job could not begin: the heartbeat of agent main is off"
+    ]
+
+
+async def test_the_wall_clock_of_the_zone_counts_also_where_it_changes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    house = House()
+    berlin = ZoneInfo("Europe/Berlin")
+    start = datetime(2025, 3, 29, 12, 0, tzinfo=berlin).timestamp()
+    house.clock_offset = start - BEGIN
+    async with running(house, local=berlin, job=isolated(every=None, cron="30 2 * * *")):
+        await trio.sleep(2 * 24 * HOUR)
+    days = [datetime.fromtimestamp(start + at, berlin).strftime("%d %H:%M") for at in house.begun]
+    assert days == ["30 03:00", "31 02:30"]
+
+
+async def test_a_run_is_known_to_a_later_life_before_it_begins(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    async with running(house, job=isolated()):
+        house.disk = trio.Event()
+        await trio.sleep(100.0)
+        assert house.requests == []
+        house.disk.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(house.requests) == 1
+
+
+async def test_only_so_many_run_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    house.takes = 10.0
+    async with running(house, {f"job{number}": isolated(HOUR) for number in range(6)}, max_running=2) as service:
+        await trio.sleep(HOUR + 5.0)
+        figures = service.status()
+        assert (figures.running, figures.waiting, len(house.in_flight)) == (2, 4, 2)
+        assert sum(view.is_waiting for view in service.list(CronList()).jobs) == 4
+        await trio.sleep(30.0)
+    assert house.begun == pytest.approx([HOUR] * 2 + [HOUR + 10.0] * 2 + [HOUR + 20.0] * 2)
+
+
+async def test_the_clock_of_the_calendar_is_looked_at_every_minute(autojump_clock: trio.testing.MockClock) -> None:
+    """The machine slept for a day, or somebody set the clock: the event loop's clock does not tell."""
+    house = House()
+    async with running(house, job=isolated(24 * HOUR)):
+        await trio.sleep(100.0)
+        house.clock_offset += 24 * HOUR
+        await trio.sleep(60.0)
+        assert len(house.requests) == 1
+
+
+# --- what comes of it -------------------------------------------------------------------------------------------------
+
+
+async def test_what_an_isolated_job_answers_is_delivered(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    house.answer = BeatAnswer(ok=True, text="Two plants are dry. HEARTBEAT_OK", media=("dry.png",))
+    async with running(house, job=isolated(delivery="webhook:ops", session="alice")) as service:
+        await trio.sleep(61.0)
+        (run,) = look(service).history
+    (alert,) = house.alerts
+    assert (alert.text, alert.media, alert.reason) == ("Two plants are dry.", ("dry.png",), "cron")
+    assert (alert.target, alert.session, alert.agent) == ("webhook:ops", "alice", "main")
+    assert (alert.id, alert.ts) == (f"cron:{run.run}", BEGIN + 60.0)
+
+
+async def test_an_answer_that_says_nothing_is_not_delivered(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    async with running(house, job=isolated()) as service:
+        await trio.sleep(61.0)
+        assert [outcome.status for outcome in look(service).history] == ["ok"]
+    assert house.alerts == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "text"),
+    [
+        (
+            BeatAnswer(ok=False, code="worker_exited", message="the worker died", text="Half an answ"),
+            *("failed", "has failed: the worker died"),
+        ),
+        (BeatAnswer(ok=False, code="saturated", message="full", started=False), "refused", "could not begin: full"),
+        (PoolSaturated("the pool is full"), "refused", "could not begin: the pool is full"),
+        (
+            BeatAnswer(ok=False, code="interrupted", message="it was in its turn"),
+            *("interrupted", "was interrupted and is not run again: it was in its turn"),
+        ),
+        (BeatAnswer(ok=False), "failed", "has failed: the run failed without a word"),
+    ],
+)
+async def test_a_run_that_goes_wrong_is_told_and_kept(
+    answer: BeatAnswer | PoolSaturated, status: str, text: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    house = House()
+    house.answer = answer
+    async with running(house, job=isolated(HOUR)) as service:
+        await trio.sleep(HOUR + 1.0)
+        view = look(service)
+    assert view.last is not None
+    assert view.last.status == status
+    assert [alert.text for alert in house.alerts] == [f"The scheduled task job {text}"]
+
+
+async def test_a_file_is_delivered_also_where_the_agent_says_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    house.answer = BeatAnswer(ok=True, text="HEARTBEAT_OK", media=("report.pdf",))
+    async with running(house, job=isolated()):
+        await trio.sleep(61.0)
+    assert [alert.media for alert in house.alerts] == [("report.pdf",)]
+
+
+async def test_a_failure_that_lasts_is_told_again_with_how_often(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    house.answer = BeatAnswer(ok=False, message="no")
+    async with running(house, job=isolated(24 * HOUR)):
+        await trio.sleep(60 * HOUR)
+    assert [alert.text for alert in house.alerts] == [
+        "The scheduled task job has failed: no",
+        "The scheduled task job has failed, 2 times in a row: no",
+    ]
+
+
+async def test_a_failing_job_is_counted_and_held_back_for_as_long_as_it_says(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    house = House()
+    house.answer = BeatAnswer(ok=False, message="no")
+    async with running(house, job=isolated(1.0)) as service:
+        await trio.sleep(2.0 * HOUR)
+        view = look(service)
+        assert view.failures == len(house.requests) == 6
+        assert service.status().failing == 1
+        assert view.hold_until == view.next_due
+    assert [after - before for before, after in pairwise(house.begun)] == pytest.approx(
+        [30.0, 60.0, 300.0, 900.0, 3600.0]
+    )
+    assert house.alerts[0].text.endswith("has failed: no")
+
+
+async def test_beginning_and_end_are_told_to_the_event_stream(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    async with running(house, job=isolated()):
+        await trio.sleep(61.0)
+    assert [(event["session"], event["job"], event["status"]) for event in house.told] == [
+        ("cron:job", "job", "started"),
+        ("cron:job", "job", "ok"),
+    ]
+    assert house.told[0]["due"] == BEGIN + 60.0
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+
+async def test_ten_thousand_jobs_cost_nothing_measurable_in_an_idle_hour(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    house = House()
+    jobs = {f"job{number}": isolated(2 * HOUR + number) for number in range(10_000)}
+    begin = time.process_time()
+    async with running(house, jobs) as service:
+        await trio.sleep(1.0)
+        loaded = time.process_time()
+        await trio.sleep(HOUR)
+        idle = time.process_time() - loaded
+        assert service.status().jobs == 10_000
+    assert house.requests == []
+    assert idle < 0.1
+    assert loaded - begin < 10.0
+
+
+async def test_ten_thousand_jobs_due_at_once_leave_time_for_others(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    jobs = {f"job{number}": spoken(HOUR, session=f"s{number}") for number in range(10_000)}
+    turns = [0]
+    async with running(house, jobs):
+        await trio.sleep(HOUR)
+        while turns[-1] < 10_000:
+            await trio.lowlevel.checkpoint()
+            turns.append(len(house.spoken))
+    assert len({session for _, session, _ in house.spoken}) == 10_000
+    assert max(after - before for before, after in pairwise(turns)) <= 2 * 256
+
+
+async def test_without_jobs_nothing_ever_wakes(autojump_clock: trio.testing.MockClock) -> None:
+    house = House()
+    calls = 0
+    ports = house.ports()
+
+    def wall() -> float:
+        nonlocal calls
+        calls += 1
+        return house.wall()
+
+    service = CronService(CronSettings(), msgspec.structs.replace(ports, wall=wall))
+    await service.load()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(service.run)
+        await trio.sleep(1.0)
+        calls = 0
+        await trio.sleep(24 * HOUR)
+        assert calls == 0
+        nursery.cancel_scope.cancel()

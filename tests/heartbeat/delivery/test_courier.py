@@ -1,0 +1,323 @@
+"""The courier in virtual time: what is delivered, tried again, told as lost, and gone on with by the next life."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from structlog.testing import capture_logs
+
+from errors import UsageError
+from heartbeat.delivery.channel import TEXT_LIMIT, Alert, Channel, DeliveryFailed, Outlet
+from heartbeat.delivery.courier import Courier, open_courier
+from heartbeat.delivery.outbox import Limits
+from heartbeat.delivery.records import KIND
+from tests.heartbeat.delivery.fakes import Disk, FakeChannel, FakeOutlet, an_alert, wall_clock
+
+BUSY = DeliveryFailed("https://hooks.example answered 500")
+
+
+async def open_one(
+    disk: Disk,
+    channels: Mapping[str, Channel] | None = None,
+    outlets: Mapping[str, Outlet] | None = None,
+    **options: Any,
+) -> Courier:
+    options = {"last_spoke": {}.get, "together": disk.together, "clock": wall_clock, **options}
+    return await open_courier(disk, disk, channels=channels or {}, outlets=outlets or {}, **options)
+
+
+def for_hook(alert_id: str, name: str = "ops", **fields: Any) -> Alert:
+    return an_alert(alert_id, target=f"webhook:{name}", **fields)
+
+
+# --- the event stream -------------------------------------------------------------------------------------------------
+
+
+async def test_an_alert_without_a_channel_is_told_to_its_session_and_to_the_monitor() -> None:
+    disk = Disk()
+    (await open_one(disk)).accept(an_alert(media=("/w/plot.png",)))
+    assert [(session, channel.value, kind) for session, channel, kind, _ in disk.events] == [
+        ("alice", "monitor", "heartbeat"),
+        ("alice", "progress", "alert"),
+    ]
+    (event,) = disk.told("alert")
+    assert event == {
+        "id": "a1",
+        "agent": "main",
+        "to": "events",
+        "reason": "interval",
+        "ts": 1_700_000_000.0,
+        "text": "the build is red",
+        "media": ["/w/plot.png"],
+    }
+
+
+async def test_an_alert_goes_where_the_session_last_spoke() -> None:
+    disk = Disk()
+    courier = await open_one(disk, last_spoke={"alice": "telegram:12"}.get)
+    courier.accept(an_alert("a1"))
+    courier.accept(an_alert("b1", session="bob"))
+    assert [event["to"] for event in disk.told("alert")] == ["telegram:12", "events"]
+
+
+async def test_an_alert_for_nobody_is_told_nobody_and_kept_nowhere() -> None:
+    disk = Disk()
+    (await open_one(disk)).accept(an_alert(target="none"))
+    assert (disk.events, disk.commits) == ([], 0)
+
+
+async def test_an_alert_for_a_webhook_is_news_for_the_monitor_only() -> None:
+    disk = Disk()
+    (await open_one(disk)).accept(for_hook("a1"))
+    assert disk.told("alert") == []
+    assert [(event["state"], event["to"]) for event in disk.told("heartbeat")] == [("alert", "webhook:ops")]
+
+
+async def test_an_alert_handed_over_twice_is_told_once() -> None:
+    disk = Disk()
+    courier = await open_one(disk)
+    courier.accept(an_alert())
+    courier.accept(an_alert(text="said otherwise"))
+    courier = await open_one(disk)
+    courier.accept(an_alert())
+    assert len(disk.told("alert")) == 1
+
+
+@pytest.mark.parametrize("fields", [{"target": "?"}, {"id": ""}, {"id": "a b"}, {"id": "a\r\nx: y"}, {"id": "a" * 129}])
+async def test_what_makes_no_sense_is_refused_and_changes_nothing(fields: dict[str, Any]) -> None:
+    disk = Disk()
+    courier = await open_one(disk)
+    with pytest.raises(UsageError):
+        courier.accept(msgspec.structs.replace(an_alert(), **fields))
+    assert (disk.commits, courier.statistics().accepted) == (0, 0)
+
+
+async def test_a_text_of_ten_megabytes_is_cut_and_says_so() -> None:
+    disk = Disk()
+    (await open_one(disk)).accept(an_alert(text="\u00e4" * 10_000_000, media=("x" * 5000, *"ab" * 30)))
+    (event,) = disk.told("alert")
+    assert len(event["text"]) < TEXT_LIMIT + 100
+    assert event["text"].endswith(f"[{10_000_000 - TEXT_LIMIT} more characters were left out]")
+    assert len(event["media"]) == 20
+    assert "x" * 5000 not in event["media"]
+
+
+async def test_half_a_character_does_not_lose_the_alert() -> None:
+    disk = Disk()
+    (await open_one(disk)).accept(an_alert(text="a\ud800b"))
+    assert disk.told("alert")[0]["text"] == "a?b"
+
+
+@pytest.mark.parametrize("lives", range(8))
+async def test_a_crash_after_any_commit_tells_each_alert_once(lives: int) -> None:
+    """What had not been committed comes again from whoever handed it over, as does what had."""
+    disk = Disk(lives)
+    courier = await open_one(disk)
+    alerts = [an_alert("a1"), for_hook("a2"), an_alert("a3", target="stdout"), an_alert("a4"), for_hook("a5")]
+    for alert in alerts:
+        courier.accept(alert)
+    disk.lives = None
+    courier = await open_one(disk)
+    for alert in alerts:
+        courier.accept(alert)
+    states = Counter(event["id"] for event in disk.told("heartbeat"))
+    assert states == Counter(alert.id for alert in alerts)
+    assert Counter(event["id"] for event in disk.told("alert")) == Counter(["a1", "a4"])
+    assert set(disk.documents[KIND]) == {alert.id for alert in alerts}
+
+
+# --- stdout -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_terminal_is_told_once_also_over_a_restart(nursery: trio.Nursery, autojump_clock: object) -> None:
+    disk, outlet = Disk(), FakeOutlet()
+    courier = await open_one(disk, outlets={"stdout": outlet})
+    courier.accept(an_alert("a1", target="stdout"))
+    assert outlet.shown == []  # not before it runs
+    await nursery.start(courier.run)
+    courier.accept(an_alert("a2", target="stdout"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert outlet.shown == ["a1", "a2"]
+    again = await open_one(disk, outlets={"stdout": outlet})
+    await nursery.start(again.run)
+    again.accept(an_alert("a1", target="stdout"))
+    await trio.sleep(10_000)
+    assert outlet.shown == ["a1", "a2"]
+    assert courier.statistics().delivered == 2
+
+
+async def test_a_terminal_that_refuses_is_told_later(nursery: trio.Nursery, autojump_clock: object) -> None:
+    outlet = FakeOutlet(BUSY, BUSY)
+    courier = await open_one(Disk(), outlets={"stdout": outlet})
+    await nursery.start(courier.run)
+    courier.accept(an_alert("a1", target="stdout"))
+    await trio.sleep(14)
+    assert outlet.shown == []
+    await trio.sleep(2)
+    assert outlet.shown == ["a1"]
+
+
+# --- channels ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_alert_is_delivered_at_once(nursery: trio.Nursery, autojump_clock: object) -> None:
+    disk, channel = Disk(), FakeChannel()
+    courier = await open_one(disk, {"webhook": channel})
+    await nursery.start(courier.run)
+    await trio.sleep(1000)
+    courier.accept(for_hook("a1"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert channel.tried == [(1000, "ops", "a1", 1)]
+    assert (courier.statistics().delivered, courier.statistics().waiting) == (1, 0)
+
+
+async def test_a_webhook_that_refuses_for_an_hour_keeps_its_alert_and_then_shows_it(
+    nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    disk, channel = Disk(), FakeChannel()
+    channel.always["ops"] = BUSY
+    courier = await open_one(disk, {"webhook": channel})
+    await nursery.start(courier.run)
+    with capture_logs() as log:
+        courier.accept(for_hook("a1"))
+        await trio.sleep(3000)
+        assert courier.statistics().waiting == 1
+        (place,) = courier.statistics().places
+        assert (place.to, place.error) == ("webhook:ops", BUSY.message)
+        await trio.sleep(600)
+    times = [at for at, *_ in channel.tried]
+    assert times == [0, 5, 15, 35, 75, 155, 315, 635, 1235, 1835, 2435, 3035]
+    figures = courier.statistics()
+    assert (figures.waiting, figures.places) == (0, ())
+    (lost,) = figures.undeliverable
+    assert (lost.id, lost.text, lost.attempts, lost.error) == ("a1", "the build is red", 12, BUSY.message)
+    assert [event["state"] for event in disk.told("heartbeat")] == ["alert", "undeliverable"]
+    assert [(line["event"], line["alert"]) for line in log] == [("alert_undeliverable", "a1")]
+    await trio.sleep(80_000)
+    assert len(channel.tried) == 12
+
+
+async def test_a_restart_goes_on_and_the_pause_with_it(nursery: trio.Nursery, autojump_clock: object) -> None:
+    disk, channel = Disk(), FakeChannel()
+    channel.plan["ops"] = [BUSY] * 4
+    courier = await open_one(disk, {"webhook": channel})
+    async with trio.open_nursery() as life:
+        await life.start(courier.run)
+        courier.accept(for_hook("a1"))
+        await trio.sleep(50)
+        life.cancel_scope.cancel()
+    await nursery.start((await open_one(disk, {"webhook": channel})).run)
+    await trio.sleep(1000)
+    assert [(at, number) for at, _, _, number in channel.tried] == [(0, 1), (5, 2), (15, 3), (35, 4), (75, 5)]
+    assert channel.delivered == {"a1": 1}
+
+
+async def test_an_attempt_that_a_stop_cut_off_is_made_again(nursery: trio.Nursery, autojump_clock: object) -> None:
+    disk, channel = Disk(), FakeChannel()
+    channel.plan["ops"] = [100.0]
+    async with trio.open_nursery() as life:
+        courier = await open_one(disk, {"webhook": channel})
+        await life.start(courier.run)
+        courier.accept(for_hook("a1"))
+        await trio.sleep(1)
+        life.cancel_scope.cancel()
+    assert channel.delivered == {}
+    await nursery.start((await open_one(disk, {"webhook": channel})).run)
+    await trio.sleep(1)
+    assert channel.delivered == {"a1": 1}
+
+
+async def test_a_slow_webhook_holds_up_nobody_but_itself(nursery: trio.Nursery, autojump_clock: object) -> None:
+    channel, outlet = FakeChannel(), FakeOutlet()
+    channel.always["slow"] = 10.0
+    courier = await open_one(Disk(), {"webhook": channel}, {"stdout": outlet})
+    await nursery.start(courier.run)
+    for number in range(20):
+        courier.accept(for_hook(f"s{number}", "slow"))
+    courier.accept(for_hook("quick", "ops"))
+    courier.accept(an_alert("shown", target="stdout"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert (channel.delivered["quick"], outlet.shown) == (1, ["shown"])
+    await trio.sleep(201)
+    assert channel.most_under_way == 1
+    assert sum(channel.delivered.values()) == 21
+
+
+async def test_a_webhook_that_is_gone_from_the_settings_gives_its_alerts_up(
+    nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    disk, channel = Disk(), FakeChannel()
+    channel.always["ops"] = BUSY
+    courier = await open_one(disk, {"webhook": channel})
+    await nursery.start(courier.run)
+    courier.accept(for_hook("a1"))
+    await trio.sleep(1)
+    courier.reconfigure({})
+    await trio.sleep(10)
+    (lost,) = courier.statistics().undeliverable
+    assert "no channel 'webhook' any more" in lost.error
+
+
+async def test_a_defect_of_a_channel_is_logged_and_ends_nothing(nursery: trio.Nursery, autojump_clock: object) -> None:
+    class Broken(FakeChannel):
+        async def deliver(self, alert: Alert, peer: str, attempt: int) -> None:
+            if attempt == 1:
+                raise ZeroDivisionError
+            await super().deliver(alert, peer, attempt)
+
+    channel = Broken()
+    courier = await open_one(Disk(), {"webhook": channel})
+    await nursery.start(courier.run)
+    with capture_logs() as log:
+        courier.accept(for_hook("a1"))
+        await trio.sleep(6)
+    assert channel.delivered == {"a1": 1}
+    assert [(line["event"], line["log_level"], line["exc_info"]) for line in log] == [
+        ("alert_delivery_defect", "error", True)
+    ]
+
+
+async def test_what_waits_for_a_dead_webhook_is_bounded(nursery: trio.Nursery, autojump_clock: object) -> None:
+    disk, channel = Disk(), FakeChannel()
+    channel.always["ops"] = BUSY
+    courier = await open_one(disk, {"webhook": channel}, limits=Limits(waiting=10, undeliverable=5, ended=20))
+    await nursery.start(courier.run)
+    with capture_logs():
+        for number in range(1000):
+            courier.accept(for_hook(f"a{number}"))
+            await trio.sleep(0.01)
+    figures = courier.statistics()
+    assert (figures.waiting, len(figures.undeliverable), figures.forgotten) == (10, 5, 985)
+    assert len(disk.documents[KIND]) == 10 + 5 + 20
+
+
+async def test_a_document_that_makes_no_sense_is_told_and_left_alone() -> None:
+    disk = Disk()
+    disk.documents[KIND] = {"a1": b"{", "a2": b'{"id":"a2"}', "a3": b"\xff"}
+    with capture_logs() as log:
+        courier = await open_one(disk)
+    assert [(line["event"], line["alert"]) for line in log] == [("alert_unreadable", f"a{n}") for n in (1, 2, 3)]
+    assert len(disk.documents[KIND]) == 3
+    assert courier.statistics().waiting == 0
+
+
+async def test_an_idle_courier_sleeps(nursery: trio.Nursery, autojump_clock: object) -> None:
+    courier = await open_one(Disk(), {"webhook": FakeChannel()})
+    await nursery.start(courier.run)
+    instrument = _Steps()
+    trio.lowlevel.add_instrument(instrument)
+    await trio.sleep(80_000)
+    trio.lowlevel.remove_instrument(instrument)
+    assert instrument.steps < 10
+
+
+class _Steps(trio.abc.Instrument):
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        del task
+        self.steps += 1

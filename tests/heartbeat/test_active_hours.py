@@ -1,0 +1,238 @@
+"""At which hours an agent beats: over midnight, in its own time zone, while the clock is changed."""
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heartbeat import active_hours
+from heartbeat.active_hours import ALWAYS, Window, parse
+
+NEW_YORK = "America/New_York"  # 2026: forward at 02:00 on March 8, back at 02:00 on November 1
+BERLIN = "Europe/Berlin"
+YEAR_2026 = 1_767_225_600
+HOUR, DAY = 3600, 86400
+
+
+def at(zone: str, text: str, *, fold: int = 0) -> float:
+    """Unix time of a local time; ``fold`` 1 is the second of two."""
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp()
+
+
+@pytest.fixture
+def machine_in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = os.environ.get("TZ")
+    monkeypatch.setenv("TZ", NEW_YORK)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    assert os.environ.get("TZ") == before
+    time.tzset()
+
+
+# --- the window -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "active", "quiet"),
+    [
+        ("09:00", "17:00", ["09:00:00", "12:00:00", "16:59:59"], ["08:59:59", "17:00:00", "00:00:00"]),
+        ("22:00", "06:00", ["22:00:00", "23:59:59", "00:00:00", "05:59:59"], ["06:00:00", "12:00:00", "21:59:59"]),
+        ("08:00", "24:00", ["08:00:00", "23:59:59"], ["00:00:00", "07:59:59"]),
+        ("08:00", "00:00", ["08:00:00", "23:59:59"], ["00:00:00", "07:59:59"]),
+        ("00:00", "24:00", ["00:00:00", "12:00:00", "23:59:59"], []),
+        ("00:00", "00:00", [], ["00:00:00", "12:00:00", "23:59:59"]),
+        ("12:00", "12:00", [], ["11:59:59", "12:00:00", "12:00:01"]),
+        ("23:59", "00:01", ["23:59:00", "00:00:59"], ["00:01:00", "23:58:59"]),
+        ("9:30", "9:31", ["09:30:00", "09:30:59"], ["09:29:59", "09:31:00"]),
+        (" 09:00 ", "17:00 ", ["09:00:00"], ["17:00:00"]),
+    ],
+)
+def test_the_start_belongs_to_the_window_and_the_end_does_not(
+    start: str, end: str, active: list[str], quiet: list[str]
+) -> None:
+    window = parse(start, end, BERLIN)
+    assert window.warning == ""
+    assert [text for text in active if not window.is_active(at(BERLIN, f"2026-02-03T{text}"))] == []
+    assert [text for text in quiet if window.is_active(at(BERLIN, f"2026-02-03T{text}"))] == []
+
+
+def test_the_zone_decides_which_hour_it_is() -> None:
+    noon_in_berlin = at(BERLIN, "2026-02-03T12:00")
+    assert parse("12:00", "13:00", BERLIN).is_active(noon_in_berlin)
+    assert parse("06:00", "07:00", NEW_YORK).is_active(noon_in_berlin)
+    assert parse("16:45", "16:46", "Asia/Kathmandu").is_active(noon_in_berlin)
+    assert parse("11:00", "12:00", "UTC").is_active(noon_in_berlin)
+
+
+@pytest.mark.usefixtures("machine_in_new_york")
+@pytest.mark.parametrize("zone", ["", "  "])
+def test_no_zone_is_the_machines_own(zone: str) -> None:
+    window = parse("09:00", "17:00", zone)
+    assert window.warning == ""
+    assert window.is_active(at(NEW_YORK, "2026-02-03T09:00"))
+    assert window.is_active(at(NEW_YORK, "2026-07-03T16:59"))
+    assert not window.is_active(at(NEW_YORK, "2026-07-03T17:00"))
+    assert window.next_start(at(NEW_YORK, "2026-03-07T17:00")) == at(NEW_YORK, "2026-03-08T09:00")
+
+
+def test_no_hours_are_all_hours() -> None:
+    assert ALWAYS.is_active(YEAR_2026)
+    assert ALWAYS.next_start(YEAR_2026 + 0.25) == YEAR_2026 + 0.25
+    assert ALWAYS.warning == ""
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "zone", "named"),
+    [
+        ("25:00", "06:00", "", "start = '25:00'"),
+        ("24:00", "06:00", "", "start = '24:00'"),
+        ("09:60", "17:00", "", "start = '09:60'"),
+        ("9", "17:00", "", "start = '9'"),
+        ("", "17:00", "", "start = ''"),
+        ("-9:00", "17:00", "", "start = '-9:00'"),
+        ("٠٩:00", "17:00", "", "start = '٠٩:00'"),
+        ("09:00", "24:01", "", "end = '24:01'"),
+        ("09:00", "5 pm", "", "end = '5 pm'"),
+        ("09:00", "17:00:00", "", "end = '17:00:00'"),
+        ("09:00", "17:00", "Mars/Base", "tz = 'Mars/Base'"),
+        ("09:00", "17:00", "Europe", "tz = 'Europe'"),
+        ("09:00", "17:00", "/etc/passwd", "tz = '/etc/passwd'"),
+        ("09:00", "17:00", "../../etc/passwd", "tz = '../../etc/passwd'"),
+        ("09:00", "17:00", "Europe/Ber\0lin", "tz = 'Europe/Ber\\x00lin'"),
+        ("09:00", "17:00", "\ud800", "tz = '\\ud800'"),
+        ("09:00", "17:00", "x" * 100_000, "tz = 'xxx"),
+        ("9" * 100_000, "17:00", "", "start = '999"),
+    ],
+)
+def test_what_is_not_understood_is_told_and_silences_nothing(start: str, end: str, zone: str, named: str) -> None:
+    window = parse(start, end, zone)
+    assert window.warning.startswith(f"active_hours.{named}")
+    assert "write" in window.warning
+    assert len(window.warning) < 300
+    assert all(window.is_active(YEAR_2026 + hour * HOUR) for hour in range(24))
+
+
+def test_a_zone_whose_file_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> ZoneInfo:
+        raise PermissionError(name)
+
+    monkeypatch.setattr(active_hours, "ZoneInfo", refuse)
+    assert parse("09:00", "17:00", BERLIN).warning.startswith("active_hours.tz = 'Europe/Berlin' is no time zone")
+
+
+# --- the next start ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "now", "then"),
+    [
+        ("09:00", "17:00", "2026-02-03T08:00", "2026-02-03T09:00"),
+        ("09:00", "17:00", "2026-02-03T17:00", "2026-02-04T09:00"),
+        ("09:00", "17:00", "2026-12-31T18:00", "2027-01-01T09:00"),
+        ("22:00", "06:00", "2026-02-03T06:00", "2026-02-03T22:00"),
+        ("00:00", "06:00", "2026-02-03T06:00", "2026-02-04T00:00"),
+        ("09:00", "17:00", "2026-02-03T09:00", "2026-02-03T09:00"),
+        ("09:00", "17:00", "2026-02-03T12:34:56.5", "2026-02-03T12:34:56.5"),
+        ("09:00", "17:00", "2026-02-03T08:59:59.5", "2026-02-03T09:00"),
+    ],
+)
+def test_the_window_opens_next(start: str, end: str, now: str, then: str) -> None:
+    assert parse(start, end, BERLIN).next_start(at(BERLIN, now)) == at(BERLIN, then)
+
+
+def test_a_window_that_is_never_open_has_no_next_start() -> None:
+    assert parse("08:00", "08:00", BERLIN).next_start(YEAR_2026) is None
+
+
+# --- the clock is changed ---------------------------------------------------------------------------------------------
+
+
+def test_a_start_in_the_hour_that_is_left_out_is_the_change() -> None:
+    window = parse("02:30", "06:00", NEW_YORK)
+    change = at(NEW_YORK, "2026-03-08T03:00")
+    assert not window.is_active(change - 1)
+    assert window.is_active(change)
+    assert window.next_start(at(NEW_YORK, "2026-03-08T00:00")) == change
+
+
+def test_a_window_within_the_hour_that_is_left_out_does_not_open_that_day() -> None:
+    window = parse("02:10", "02:50", NEW_YORK)
+    assert window.next_start(at(NEW_YORK, "2026-03-07T03:00")) == at(NEW_YORK, "2026-03-09T02:10")
+
+
+def test_an_hour_that_is_left_out_shortens_the_wait_for_the_start() -> None:
+    now = at(NEW_YORK, "2026-03-07T20:00")
+    assert parse("08:00", "17:00", NEW_YORK).next_start(now) == now + 11 * HOUR
+
+
+def test_a_start_in_the_hour_that_is_repeated_comes_twice() -> None:
+    window = parse("01:30", "01:45", NEW_YORK)
+    first, second = (at(NEW_YORK, "2026-11-01T01:30", fold=fold) for fold in (0, 1))
+    assert second == first + HOUR
+    assert window.next_start(first - HOUR) == first
+    assert window.next_start(first + 15 * 60) == second
+    assert window.next_start(second + 15 * 60) == at(NEW_YORK, "2026-11-02T01:30")
+
+
+def test_a_window_whose_end_is_repeated_opens_again_at_the_change() -> None:
+    window = parse("22:00", "01:30", NEW_YORK)
+    closed = at(NEW_YORK, "2026-11-01T01:30", fold=0)
+    assert not window.is_active(closed)
+    assert window.next_start(closed) == at(NEW_YORK, "2026-11-01T01:00", fold=1)
+
+
+def test_an_hour_that_is_repeated_lengthens_the_wait_for_the_start() -> None:
+    now = at(NEW_YORK, "2026-10-31T20:00")
+    assert parse("08:00", "17:00", NEW_YORK).next_start(now) == now + 13 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("zone", "now", "then"),
+    [
+        ("Asia/Beirut", "2022-03-26T12:00", "2022-03-27T01:00"),  # midnight itself is left out
+        ("Australia/Lord_Howe", "2026-04-04T12:00", "2026-04-05T00:00"),  # the clock is changed by half an hour
+        ("Pacific/Apia", "2011-12-29T12:00", "2011-12-31T00:00"),  # a whole day is left out
+    ],
+)
+def test_a_window_from_midnight_opens_with_the_day_however_that_begins(zone: str, now: str, then: str) -> None:
+    assert parse("00:00", "06:00", zone).next_start(at(zone, now)) == at(zone, then)
+
+
+TIMES = st.builds("{:02}:{:02}".format, st.integers(0, 23), st.sampled_from([0, 1, 15, 30, 45, 59]))
+ZONES = st.sampled_from(
+    ["", "UTC", BERLIN, NEW_YORK, "Asia/Kathmandu", "Australia/Lord_Howe", "America/St_Johns", "Africa/Casablanca"]
+)
+MOMENTS = st.integers(YEAR_2026 // 60, (YEAR_2026 + 365 * DAY) // 60).map(lambda minute: minute * 60)
+NEAR_CHANGES = st.builds(
+    lambda change, minutes: change + minutes * 60,
+    st.sampled_from([at(NEW_YORK, "2026-03-08T03:00"), at(NEW_YORK, "2026-11-01T01:00", fold=1)]),
+    st.integers(-1600, 200),
+)
+
+
+@given(start=TIMES, end=TIMES, zone=ZONES, now=MOMENTS | NEAR_CHANGES)
+def test_the_next_start_is_the_first_minute_of_the_window(start: str, end: str, zone: str, now: float) -> None:
+    window = parse(start, end, zone)
+    then = window.next_start(now)
+    if then is None:
+        assert start == end
+        return
+    assert window.is_active(then)
+    assert now <= then <= now + 2 * DAY
+    assert not any(window.is_active(now + second) for second in range(0, int(then - now), 60))
+
+
+@given(start=TIMES, end=TIMES, zone=ZONES, now=MOMENTS | NEAR_CHANGES)
+def test_a_window_and_its_opposite_share_the_day(start: str, end: str, zone: str, now: float) -> None:
+    is_active = [parse(*times, zone).is_active(now) for times in ((start, end), (end, start))]
+    assert is_active.count(True) == (0 if start == end else 1)
+
+
+def test_windows_are_values() -> None:
+    assert parse("08:00", "17:00") == Window(start=8 * HOUR, end=17 * HOUR)

@@ -1,0 +1,234 @@
+"""Heartbeats by the clock, in virtual time: intervals, hours, status, settings, restarts."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from heartbeat.beat_records import BeatReport, Outcome
+from heartbeat.gates import SkipReason
+from heartbeat.reasons import Reason
+from heartbeat.run_ports import BeatAnswer
+from heartbeat.settings import ActiveHours, HeartbeatSettings
+from tests.heartbeat.house_around import MAIN, OK, ON, Serve, World, but, fails
+from wire.units import Seconds
+
+# --- by the clock -----------------------------------------------------------------------------------------------------
+
+
+async def test_an_agent_beats_once_an_interval_give_or_take_a_tenth(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve()
+    await trio.sleep(3600)
+    assert 10 <= len(world.started) <= 14
+    gaps = [later - earlier for earlier, later in zip(world.started_at, world.started_at[1:], strict=False)]
+    assert all(gap == pytest.approx(gaps[0]) for gap in gaps)
+    assert 270 <= gaps[0] <= 330
+    assert heartbeat.is_enabled("main")
+    assert not heartbeat.is_enabled("nobody")
+    assert {(request.spawn, request.priority, request.touch) for request in world.started} == {(False, 3, False)}
+
+
+async def test_an_agent_that_is_off_never_beats(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+    heartbeat = await serve(HeartbeatSettings())
+    assert heartbeat.status_of("main").next_due is None
+    assert not heartbeat.is_enabled("main")
+    assert (await heartbeat.run_now("main")).skipped is SkipReason.DISABLED
+    await trio.sleep(3600)
+    assert world.started == []
+
+
+async def test_a_heartbeat_that_finds_nothing_leaves_no_trace_in_the_conversation(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve()
+    report = await heartbeat.run_now("main")
+    assert report.outcome is Outcome.SILENT
+    assert (world.alerts, world.touched) == ([], [])
+
+
+async def test_what_an_agent_finds_is_handed_over_and_counts_as_activity(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text=f"{OK} The disk is full.", media=("/tmp/df.png",))
+    heartbeat = await serve(but(target="webhook:ops"))
+    report = await heartbeat.run_now("main")
+    (alert,) = world.alerts
+    assert (alert.id, alert.text, alert.media) == (report.alert, "The disk is full.", ("/tmp/df.png",))
+    assert (alert.agent, alert.session, alert.reason, alert.target) == ("main", MAIN, "manual", "webhook:ops")
+    assert world.touched == [MAIN]
+
+
+async def test_the_same_alert_is_told_once_in_a_day_also_by_the_next_supervisor(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text="The certificate of example.com runs out. " * 10)
+    heartbeat = await serve()
+    assert (await heartbeat.run_now("main")).outcome is Outcome.ALERT
+    assert (await heartbeat.run_now("main")).outcome is Outcome.REPEATED
+    world.restart()
+    heartbeat = await serve()
+    assert (await heartbeat.run_now("main")).outcome is Outcome.REPEATED
+    await trio.sleep(86_400 + 400)
+    assert len(world.alerts) == 2
+
+
+async def test_outside_its_hours_an_agent_sleeps_until_they_begin(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    hours = ActiveHours(start="08:00", end="09:00", tz="UTC")
+    world.wall_offset = 1_700_006_400.0  # midnight, UTC
+    await serve(but(active_hours=hours))
+    await trio.sleep(86_400)
+    assert 10 <= len(world.started) <= 14
+    assert all(8 * 3600 <= at % 86_400 < 9 * 3600 + 2 for at in world.started_at)
+    assert min(world.started_at) < 8 * 3600 + 60
+    assert world.busy_asked < 60  # one look an hour while the window is shut
+
+
+async def test_hours_that_make_no_sense_are_told_and_shut_nobody_out(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(active_hours=ActiveHours(start="25:00", end="09:00")))
+    assert "25:00" in heartbeat.status_of("main").warning
+    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+
+
+async def test_hours_that_never_begin_mean_never(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+    heartbeat = await serve(but(active_hours=ActiveHours(start="09:00", end="09:00")))
+    assert heartbeat.status_of("main").next_due is None
+    await trio.sleep(86_400)
+    assert world.started == []
+
+
+# --- status and settings ----------------------------------------------------------------------------------------------
+
+
+async def test_the_status_says_for_each_agent_what_came_of_its_last_beat_and_when_the_next_is_due(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(ON, quiet=HeartbeatSettings())
+    await trio.sleep(400)
+    main, quiet = heartbeat.status()
+    assert main.last_beat is not None
+    assert (main.last_beat.outcome, main.last_beat.reason) == (Outcome.SILENT, Reason.INTERVAL)
+    assert main.last_beat.took == pytest.approx(1.0)
+    assert main.next_due is not None
+    assert 0 < main.next_due - world.wall() < main.every
+    assert (quiet.enabled, quiet.last_beat, quiet.last_skip, quiet.next_due) == (False, None, None, None)
+
+
+async def test_the_status_shows_which_session_is_beating(
+    autojump_clock: MockClock, world: World, serve: Serve, nursery: trio.Nursery
+) -> None:
+    heartbeat = await serve()
+    nursery.start_soon(heartbeat.run_now, "main", Reason.MANUAL, "alice")
+    await trio.sleep(0.5)
+    assert heartbeat.status_of("main").running == ("alice",)
+    assert heartbeat.figures() == (1, 1)
+    await trio.sleep(2)
+    assert heartbeat.status_of("main").running == ()
+    assert heartbeat.figures() == (1, 0)
+
+
+async def test_other_settings_hold_at_once_and_those_that_are_the_same_keep_their_time(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(ON, other=ON)
+    await trio.sleep(100)
+    before = heartbeat.status_of("main").next_due
+    heartbeat.reconfigure({"main": ON, "other": but(every=Seconds(60)), "new": ON})
+    assert heartbeat.status_of("main").next_due == before
+    await trio.sleep(70)
+    assert [request.agent for request in world.started] == ["other"]
+    heartbeat.reconfigure({"main": HeartbeatSettings()})
+    await trio.sleep(3600)
+    assert len(world.started) == 1
+    assert [status.agent for status in heartbeat.status()] == ["main"]
+
+
+async def test_what_is_kept_of_an_agent_goes_with_it(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text="The disk is full. " * 20)
+    heartbeat = await serve()
+    await heartbeat.run_now("main")
+    world.answer = fails()
+    world.inject("one")
+    await heartbeat.run_now("main")
+    assert all(world.disk.documents[kind] for kind in ("beat", "beat_told", "beat_begun"))
+    heartbeat.reconfigure({})
+    assert not any(world.disk.documents.values())
+
+
+async def test_a_restart_does_not_begin_the_interval_anew(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    await serve(but(every=Seconds(3600)))
+    await trio.sleep(3970)
+    assert len(world.started) == 1
+    world.restart()
+    heartbeat = await world.open({"main": but(every=Seconds(3600))})
+    due = heartbeat.status_of("main").next_due
+    assert due is not None
+    assert due - (world.wall_offset + world.started_at[0]) == pytest.approx(heartbeat.status_of("main").every, abs=1)
+
+
+async def test_whoever_should_have_beaten_long_ago_does_so_within_a_minute(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(every=Seconds(3600)))
+    await heartbeat.run_now("main")
+    world.restart()
+    world.wall_offset += 86_400
+    heartbeat = await world.open({"main": but(every=Seconds(3600))})
+    due = heartbeat.status_of("main").next_due
+    assert due is not None
+    assert 0 <= due - world.wall() <= 60
+
+
+async def test_a_record_that_cannot_be_read_is_passed_over(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.disk.documents = {"beat": {"main": b"{"}, "beat_told": {"main": b"[1]"}, "beat_begun": {"main x": b"null"}}
+    heartbeat = await serve()
+    assert heartbeat.status_of("main").last_beat is None
+    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+
+
+async def test_whoever_waits_for_a_beat_of_a_busy_session_is_told_of_the_beat_and_not_of_the_wait(
+    autojump_clock: MockClock, world: World, serve: Serve, nursery: trio.Nursery
+) -> None:
+    heartbeat = await serve()
+    world.busy.add(MAIN)
+    reports: list[BeatReport] = []
+
+    async def ask() -> None:
+        reports.append(await heartbeat.run_now("main"))
+
+    nursery.start_soon(ask)
+    await trio.sleep(10)
+    assert reports == []
+    world.busy.clear()
+    await trio.sleep(5)
+    assert [report.outcome for report in reports] == [Outcome.SILENT]
+
+
+async def test_whoever_asks_during_a_beat_is_told_of_the_next_one(
+    autojump_clock: MockClock, world: World, serve: Serve, nursery: trio.Nursery
+) -> None:
+    heartbeat = await serve()
+    world.run_time = 10.0
+    heartbeat.wake("main", Reason.HOOK)
+    await trio.sleep(5)
+    report = await heartbeat.run_now("main")
+    assert report.reason is Reason.MANUAL
+    assert len(world.started) == 2
+
+
+async def test_whoever_gives_up_waiting_leaves_nothing_behind(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve()
+    world.busy.add(MAIN)
+    with trio.move_on_after(5):
+        await heartbeat.run_now("main")
+    assert heartbeat._waiters == {}

@@ -1,0 +1,197 @@
+"""What goes wrong with beats, in virtual time: runs that hang or fail, defects, floods."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from errors import PoolError, UsageError
+from heartbeat.beat_records import Outcome
+from heartbeat.reasons import Reason
+from heartbeat.run_ports import BeatAnswer, BeatRequest
+from tests.heartbeat.house_around import EPOCH, MAIN, OK, ON, Serve, World, but, report_all, system_lines, wake
+from wire.units import Seconds
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_beat_that_hangs_is_ended_and_the_agent_beats_on(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.run_time = float("inf")
+    heartbeat = await serve(but(max_retries=0))
+    report = await heartbeat.run_now("main")
+    assert report.outcome is Outcome.FAILED
+    assert report.took == pytest.approx(75)
+    assert "had not ended" in report.error
+    world.run_time = 1.0
+    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+
+
+async def test_an_answer_of_ten_megabytes_is_told_as_far_as_anybody_reads(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text="word " * 2_000_000)
+    heartbeat = await serve()
+    report = await heartbeat.run_now("main")
+    (alert,) = world.alerts
+    assert len(alert.text) < 20_000
+    assert "more characters were left out" in alert.text
+    assert len(report.text) <= 200
+
+
+async def test_an_answer_of_ten_megabytes_of_nothing_is_nothing(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text=OK + " \n" * 5_000_000)
+    heartbeat = await serve()
+    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+
+
+async def test_what_stands_after_ten_megabytes_of_nothing_is_told(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text=" \n" * 5_000_000 + "The disk is full.")
+    heartbeat = await serve()
+    await heartbeat.run_now("main")
+    assert [alert.text for alert in world.alerts] == ["The disk is full."]
+
+
+async def test_a_gateway_that_refuses_the_run_is_a_failure_with_its_reason(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    def refuse(_request: BeatRequest) -> BeatAnswer:
+        raise PoolError("no more runs today")
+
+    world.answer = refuse
+    heartbeat = await serve()
+    report = await heartbeat.run_now("main")
+    assert (report.outcome, report.error) == (Outcome.FAILED, "no more runs today")
+
+
+async def test_a_defect_in_one_beat_ends_nobody_elses(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+    def break_down(_request: BeatRequest) -> BeatAnswer:
+        raise ZeroDivisionError
+
+    world.answer = break_down
+    heartbeat = await serve(but(max_retries=0), other=ON)
+    report = await heartbeat.run_now("main")
+    assert (report.outcome, "defect" in report.error) == (Outcome.FAILED, True)
+    world.answer = report_all
+    assert (await heartbeat.run_now("other")).outcome is Outcome.SILENT
+    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+
+
+async def test_an_alert_whose_target_makes_no_sense_is_told_to_whoever_watches(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text="The disk is full. " * 20)
+    world.bad_targets.add("Nobody")
+    heartbeat = await serve(but(target="Nobody"))
+    report = await heartbeat.run_now("main")
+    assert [alert.target for alert in world.alerts] == ["events"]
+    assert report.problem == "Nobody is no target"
+
+
+async def test_nobody_can_make_an_agent_beat_that_is_not_configured(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve()
+    with pytest.raises(UsageError, match="there are: main"):
+        await heartbeat.run_now("nobody")
+    with pytest.raises(UsageError, match="nobody"):
+        heartbeat.status_of("nobody")
+
+
+# --- the flood guard --------------------------------------------------------------------------------------------------
+
+
+async def test_a_beat_whose_tool_wakes_it_again_is_held_back_and_somebody_is_told(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(every=Seconds(86_400)))
+
+    def loop(request: BeatRequest) -> BeatAnswer:
+        wake(heartbeat, world, f"echo has finished, {len(world.started)}")
+        return report_all(request)
+
+    world.answer = loop
+    wake(heartbeat, world, "echo has finished, 0")
+    await trio.sleep(60)
+    assert len(world.started) == 5
+    errors = [data["message"] for type_, _, data in world.told if type_ == "error"]
+    assert len(errors) == 1
+    assert "again in 300 s" in errors[0]
+    paused = heartbeat.status_of("main").paused
+    assert paused == {MAIN: pytest.approx(EPOCH + 306, abs=3)}
+    await trio.sleep(3540)
+    assert len(world.started) <= 60
+    lines = [line for request in world.started for line in system_lines(request)]
+    assert lines == [f"echo has finished, {number}" for number in range(len(lines))]  # held back, and none lost
+
+
+async def test_a_pause_outlives_the_supervisor(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    for number in range(6):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(2)
+    assert len(world.started) == 5
+    world.restart()
+    await serve(but(every=Seconds(86_400)))
+    await trio.sleep(200)
+    assert len(world.started) == 5
+    await trio.sleep(110)
+    assert system_lines(world.started[-1]) == ["command 5"]
+
+
+async def test_the_interval_goes_on_while_events_are_held_back(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(every=Seconds(60)))
+    for number in range(6):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(2)
+    await trio.sleep(100)
+    assert system_lines(world.started[5]) == ["command 5"]
+    assert len(world.started) >= 6
+
+
+async def test_the_clock_and_a_flood_at_the_same_moment_do_not_cost_the_agent_its_beat(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.run_time = 0.1
+    heartbeat = await serve()
+    due = heartbeat.status_of("main").next_due
+    assert due is not None
+    await trio.sleep(due - world.wall() - 3)
+    for number in range(5):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(0.55)
+    await trio.sleep(due - world.wall() - 0.1)
+    wake(heartbeat, world, "command 5")  # comes up together with the interval, and is one too many
+    await trio.sleep(40)
+    assert [data["state"] for type_, _, data in world.told if type_ == "heartbeat"][5:] == ["silent"]
+    last = heartbeat.status_of("main").last_beat
+    assert last is not None
+    assert (last.reason, last.events) == (Reason.INTERVAL, 1)
+
+
+async def test_a_clock_that_was_set_back_makes_no_pause_longer(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    for number in range(6):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(2)
+    world.restart()
+    world.wall_offset -= 86_400
+    await serve(but(every=Seconds(86_400)))
+    await trio.sleep(310)
+    assert system_lines(world.started[-1]) == ["command 5"]
+
+
+async def test_a_storm_of_wakes_is_one_beat(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+    heartbeat = await serve()
+    for _ in range(10_000):
+        heartbeat.wake("main", Reason.HOOK)
+    await trio.sleep(5)
+    assert len(world.started) == 1

@@ -1,0 +1,67 @@
+"""What can be set: defaults, what an agent has otherwise, and what is refused with a sentence that helps."""
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from heartbeat.settings import ActiveHours, HeartbeatOverrides, HeartbeatSettings, effective
+from wire.units import Seconds, decode_unit
+
+
+def test_nobody_beats_who_was_not_asked_to() -> None:
+    assert HeartbeatSettings().enabled is False
+
+
+def test_each_key_can_be_another_one_for_an_agent() -> None:
+    assert HeartbeatOverrides.__struct_fields__ == HeartbeatSettings.__struct_fields__
+    defaults = HeartbeatSettings(enabled=True, target="none")
+    own = msgspec.convert(
+        {"every": "10m", "notify_on_exit": False, "max_retries": 0}, HeartbeatOverrides, dec_hook=decode_unit
+    )
+    assert effective(defaults, own) == HeartbeatSettings(
+        enabled=True, target="none", every=Seconds(600), notify_on_exit=False, max_retries=0
+    )
+    assert effective(defaults, None) is defaults
+
+
+@pytest.mark.parametrize("name", HeartbeatSettings.__struct_fields__)
+def test_what_an_agent_says_wins_over_the_defaults_key_by_key(name: str) -> None:
+    other: dict[str, Any] = {
+        "every": Seconds(900),
+        "active_hours": ActiveHours(start="08:00", end="20:00"),
+        "timeout": Seconds(5),
+        "retry_delay": Seconds(1),
+        "ack_max_chars": 0,
+        "max_retries": 1,
+    }
+    known = getattr(HeartbeatSettings(), name)
+    value: Any = other.get(name, not known if isinstance(known, bool) else "something")
+    assert value != known
+    assert getattr(effective(HeartbeatSettings(), HeartbeatOverrides(**{name: value})), name) == value
+
+
+@pytest.mark.parametrize("kind", [HeartbeatSettings, HeartbeatOverrides])
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ({"every": "59s"}, 'the shortest is "1m"'),
+        ({"every": 0}, "enabled = false turns heartbeats off"),
+        ({"timeout": 0}, "no time for a beat"),
+        ({"timeout": "2d"}, "no time for a beat"),
+        ({"target": " "}, "target is empty"),
+        ({"ack_max_chars": -1}, "from 0 to 1000000"),
+        ({"max_retries": 11}, "from 0 to 10"),
+        ({"prompt": "x" * 32_769}, "HEARTBEAT.md"),
+        ({"exec_prompt": "x" * 32_769}, "HEARTBEAT.md"),
+        ({"cron_prompt": "x" * 32_769}, "HEARTBEAT.md"),
+        ({"evry": "5m"}, "unknown field `evry`"),
+        ({"active_hours": {"start": "08:00"}}, "missing required field `end`"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_to_write(
+    kind: type[HeartbeatSettings | HeartbeatOverrides], table: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=re.escape(problem)):
+        msgspec.convert(table, kind, dec_hook=decode_unit)
