@@ -27,11 +27,6 @@ class Printer:
         self.ended = threading.Event()
         """It writes no more, because that failed."""
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether it has ever been told anything."""
-        return self._thread is not None
-
     def __enter__(self) -> Self:
         return self
 
