@@ -13,20 +13,19 @@ _CLOSE_SECONDS = 1.0
 
 
 class Printer:
-    """A context manager; leaving it gives the last lines a second. One that is never told anything starts no thread."""
+    """A context manager; leaving it gives the last lines a second. One that is never told anything starts no thread.
+
+    Characters that the output's encoding does not have are written as standard error has them: by their numbers.
+    """
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
+        self._encoding = out.encoding or "utf-8"
         self._queue: queue.Queue[str | None] = queue.Queue(_QUEUED)
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
         self.ended = threading.Event()
         """It writes no more, because that failed."""
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether it has ever been told anything."""
-        return self._thread is not None
 
     def __enter__(self) -> Self:
         return self
@@ -55,7 +54,8 @@ class Printer:
     def _write_all(self) -> None:
         try:
             while (lines := self._queue.get()) is not None:
-                self._out.write(f"{lines}\n")
+                writable = lines.encode(self._encoding, "backslashreplace").decode(self._encoding)
+                self._out.write(f"{writable}\n")
                 self._out.flush()
         except (OSError, ValueError) as exc:  # ValueError: closed
             self._error = exc if isinstance(exc, OSError) else OSError(errno.EPIPE, os.strerror(errno.EPIPE))

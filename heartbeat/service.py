@@ -104,10 +104,6 @@ class Heartbeat:
         enabled = sum(member.settings.enabled for member in self._rota.members().values())
         return enabled, sum(map(len, self._running.values()))
 
-    def status_of(self, agent: str) -> AgentStatus:
-        """How one agent stands. Raises UsageError for one that is not configured."""
-        return self._status(self._find(agent))
-
     def _find(self, agent: str) -> Member:
         member = self._rota.get(agent)
         if member is None:

@@ -65,17 +65,23 @@ class GatewayVoice:
     """Implements ``heartbeat.cron.ports.Voice``: what is queued wakes, see ``Waker``."""
 
     def __init__(self, gateway: Gateway, heartbeat: Heartbeat) -> None:
-        self._events = gateway.system_events
+        self._gateway = gateway
         self._heartbeat = heartbeat
 
     def speak(self, *, agent: str, session: str, text: str, context: str) -> None:
         """See ``Voice.speak``."""
+        owner = agent_of(self._gateway, session)
+        if owner != agent:
+            raise UsageError(
+                f"session {session} is agent {owner}'s, and the task is agent {agent}'s, who would not hear of it "
+                f'there; name a session of {agent}\'s, or give the task agent = "{owner}"'
+            )
         if not self._heartbeat.is_enabled(agent):
             raise UsageError(
                 f"the heartbeat of agent {agent} is off, so that nothing wakes it for a task of mode main; set "
                 f'agents.{agent}.heartbeat.enabled = true, or give the task mode = "isolated"'
             )
-        self._events.inject(session, text, kind=EventKind.CRON, context=context)
+        self._gateway.system_events.inject(session, text, kind=EventKind.CRON, context=context)
 
 
 def agent_of(gateway: Gateway, session: str) -> str | None:

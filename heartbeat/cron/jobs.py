@@ -12,7 +12,7 @@ from heartbeat.cron.schedule import At, Cron, Every, Schedule, check_schedule
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
 from heartbeat.cron.zones import zone_named
 from heartbeat.delivery.targets import LAST
-from router.keys import check_session_key, main_session_key
+from router.keys import check_session_key, main_session_key, parse_session_key
 
 __all__ = ["MAX_JOBS", "CronJob", "Names", "Source", "cron_problems", "make_job"]
 
@@ -75,7 +75,7 @@ def make_job(name: str, said: CronJobSettings, *, source: Source, now: float, lo
         text=said.text.strip(),
         mode=said.mode,
         agent=said.agent,
-        session=main_session_key(said.agent) if said.session is None else check_session_key(said.session),
+        session=_session(said),
         target=target,
         timeout=_TIMEOUT if said.timeout is None else float(said.timeout),
         delete_after_run=once if said.delete_after_run is None else said.delete_after_run,
@@ -101,6 +101,20 @@ def cron_problems(
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name[:80]!r} is no name of a job: 1 to 64 of a-z, 0-9, _ and -, no _ or - in front")
+
+
+def _session(said: CronJobSettings) -> str:
+    """Its agent's own, or the one named; where it is to speak, that must not be another agent's."""
+    if said.session is None:
+        return main_session_key(said.agent)
+    session = check_session_key(said.session)
+    owner = getattr(parse_session_key(session), "agent", said.agent)
+    if said.mode is Mode.MAIN and owner != said.agent:
+        raise UsageError(
+            f"session {session} is agent {owner}'s, and the job is agent {said.agent}'s; write agent = \"{owner}\", "
+            f'or mode = "isolated"'
+        )
+    return session
 
 
 def _schedule(said: CronJobSettings, *, anchor: float, local: tzinfo) -> Schedule:

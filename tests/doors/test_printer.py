@@ -2,6 +2,7 @@
 
 import io
 import os
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +39,15 @@ def fill(printer: Printer) -> None:
         printer.write("x" * 4096)
 
 
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "\\u2603 \\udc80"), ("utf-8", "\N{SNOWMAN} \\udc80")])
+def test_what_the_encoding_does_not_have_is_written_all_the_same(tmp_path: Path, encoding: str, shown: str) -> None:
+    file = tmp_path / "out"
+    with file.open("w", encoding=encoding) as out, Printer(out) as printer:
+        printer.write("\N{SNOWMAN} \udc80")
+        printer.write("second")
+    assert file.read_text(encoding) == f"{shown}\nsecond\n"
+
+
 def test_a_closed_output_is_an_error_from_then_on() -> None:
     out = io.StringIO()
     with Printer(out) as printer:
@@ -49,5 +59,6 @@ def test_a_closed_output_is_an_error_from_then_on() -> None:
 
 
 def test_what_is_never_told_anything_starts_no_thread() -> None:
-    with Printer(io.StringIO()) as printer:
-        assert not printer.is_writing
+    before = set(threading.enumerate())
+    with Printer(io.StringIO()):
+        assert set(threading.enumerate()) <= before

@@ -306,6 +306,19 @@ async def test_a_job_that_nobody_would_hear_says_what_to_set(tmp_path: Path, aut
         assert await pending(world, MAIN) == []
 
 
+async def test_a_job_whose_session_another_agent_has_is_told_so_and_says_nothing_there(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    settings = msgspec.structs.replace(on(), cron=jobs(every=Seconds(3600), session="alice"))
+    async with open_world(tmp_path, autonomy=settings) as world:
+        await world.ask("hello", "alice", agent="ops")
+        await world.call("cron.run", id="tidy")
+        job = await world.call("cron.get", id="tidy")
+        assert job["last"]["status"] == "refused"
+        assert "session alice is agent ops's" in job["last"]["error"]
+        assert await pending(world, "alice") == []
+
+
 async def test_the_answer_of_an_isolated_job_goes_where_it_is_to_go(tmp_path: Path, autojump_clock: MockClock) -> None:
     cron = jobs(every=Seconds(3600), mode=Mode.ISOLATED, delivery="stdout", agent="ops")
     async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(enabled=False), cron=cron)) as world:

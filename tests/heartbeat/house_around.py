@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from errors import UsageError
+from heartbeat.beat_records import AgentStatus
 from heartbeat.beats import BeatPorts
 from heartbeat.delivery.channel import Alert
 from heartbeat.reasons import Reason
@@ -229,3 +230,9 @@ def wake(heartbeat: Heartbeat, world: World, text: str, reason: Reason = Reason.
 def but(**changes: object) -> HeartbeatSettings:
     """Heartbeats are on, and something else is otherwise than by default."""
     return msgspec.structs.replace(ON, **changes)
+
+
+def status_of(heartbeat: Heartbeat) -> AgentStatus:
+    """How agent main stands."""
+    (status,) = [status for status in heartbeat.status() if status.agent == "main"]
+    return status

@@ -9,7 +9,7 @@ from heartbeat.gates import SkipReason
 from heartbeat.reasons import Reason
 from heartbeat.run_ports import BeatAnswer
 from heartbeat.settings import ActiveHours, HeartbeatSettings
-from tests.heartbeat.house_around import MAIN, OK, ON, Serve, World, but, fails
+from tests.heartbeat.house_around import MAIN, OK, ON, Serve, World, but, fails, status_of
 from wire.units import Seconds
 
 # --- by the clock -----------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ async def test_an_agent_beats_once_an_interval_give_or_take_a_tenth(
 
 async def test_an_agent_that_is_off_never_beats(autojump_clock: MockClock, world: World, serve: Serve) -> None:
     heartbeat = await serve(HeartbeatSettings())
-    assert heartbeat.status_of("main").next_due is None
+    assert status_of(heartbeat).next_due is None
     assert not heartbeat.is_enabled("main")
     assert (await heartbeat.run_now("main")).skipped is SkipReason.DISABLED
     await trio.sleep(3600)
@@ -90,13 +90,13 @@ async def test_hours_that_make_no_sense_are_told_and_shut_nobody_out(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
     heartbeat = await serve(but(active_hours=ActiveHours(start="25:00", end="09:00")))
-    assert "25:00" in heartbeat.status_of("main").warning
+    assert "25:00" in status_of(heartbeat).warning
     assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
 
 
 async def test_hours_that_never_begin_mean_never(autojump_clock: MockClock, world: World, serve: Serve) -> None:
     heartbeat = await serve(but(active_hours=ActiveHours(start="09:00", end="09:00")))
-    assert heartbeat.status_of("main").next_due is None
+    assert status_of(heartbeat).next_due is None
     await trio.sleep(86_400)
     assert world.started == []
 
@@ -124,10 +124,10 @@ async def test_the_status_shows_which_session_is_beating(
     heartbeat = await serve()
     nursery.start_soon(heartbeat.run_now, "main", Reason.MANUAL, "alice")
     await trio.sleep(0.5)
-    assert heartbeat.status_of("main").running == ("alice",)
+    assert status_of(heartbeat).running == ("alice",)
     assert heartbeat.figures() == (1, 1)
     await trio.sleep(2)
-    assert heartbeat.status_of("main").running == ()
+    assert status_of(heartbeat).running == ()
     assert heartbeat.figures() == (1, 0)
 
 
@@ -136,9 +136,9 @@ async def test_other_settings_hold_at_once_and_those_that_are_the_same_keep_thei
 ) -> None:
     heartbeat = await serve(ON, other=ON)
     await trio.sleep(100)
-    before = heartbeat.status_of("main").next_due
+    before = status_of(heartbeat).next_due
     heartbeat.reconfigure({"main": ON, "other": but(every=Seconds(60)), "new": ON})
-    assert heartbeat.status_of("main").next_due == before
+    assert status_of(heartbeat).next_due == before
     await trio.sleep(70)
     assert [request.agent for request in world.started] == ["other"]
     heartbeat.reconfigure({"main": HeartbeatSettings()})
@@ -167,9 +167,9 @@ async def test_a_restart_does_not_begin_the_interval_anew(
     assert len(world.started) == 1
     world.restart()
     heartbeat = await world.open({"main": but(every=Seconds(3600))})
-    due = heartbeat.status_of("main").next_due
+    due = status_of(heartbeat).next_due
     assert due is not None
-    assert due - (world.wall_offset + world.started_at[0]) == pytest.approx(heartbeat.status_of("main").every, abs=1)
+    assert due - (world.wall_offset + world.started_at[0]) == pytest.approx(status_of(heartbeat).every, abs=1)
 
 
 async def test_whoever_should_have_beaten_long_ago_does_so_within_a_minute(
@@ -180,7 +180,7 @@ async def test_whoever_should_have_beaten_long_ago_does_so_within_a_minute(
     world.restart()
     world.wall_offset += 86_400
     heartbeat = await world.open({"main": but(every=Seconds(3600))})
-    due = heartbeat.status_of("main").next_due
+    due = status_of(heartbeat).next_due
     assert due is not None
     assert 0 <= due - world.wall() <= 60
 
@@ -190,7 +190,7 @@ async def test_a_record_that_cannot_be_read_is_passed_over(
 ) -> None:
     world.disk.documents = {"beat": {"main": b"{"}, "beat_told": {"main": b"[1]"}, "beat_begun": {"main x": b"null"}}
     heartbeat = await serve()
-    assert heartbeat.status_of("main").last_beat is None
+    assert status_of(heartbeat).last_beat is None
     assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
 
 

@@ -10,7 +10,7 @@ from heartbeat.beat_records import Outcome
 from heartbeat.gates import SkipReason
 from heartbeat.reasons import Reason
 from heartbeat.settings import ActiveHours
-from tests.heartbeat.house_around import MAIN, Serve, World, but, fails, report_all, system_lines, wake
+from tests.heartbeat.house_around import MAIN, Serve, World, but, fails, report_all, status_of, system_lines, wake
 from wire.units import Seconds
 
 # --- gates ------------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ async def test_an_interval_beat_without_a_worker_is_skipped_and_one_that_somebod
     heartbeat = await serve()
     await trio.sleep(340)
     assert world.started == []
-    skip = heartbeat.status_of("main").last_skip
+    skip = status_of(heartbeat).last_skip
     assert skip is not None
     assert (skip.skipped, skip.reason) == (SkipReason.NO_WORKER, Reason.INTERVAL)
     wake(heartbeat, world, "make has finished")
@@ -57,7 +57,7 @@ async def test_a_worker_that_somebody_else_was_faster_to_get_is_no_failure(
     world.answer = fails("saturated")
     heartbeat = await serve()
     await trio.sleep(340)
-    status = heartbeat.status_of("main")
+    status = status_of(heartbeat)
     assert status.last_skip is not None
     assert status.last_skip.skipped is SkipReason.NO_WORKER
     assert status.counts == {Outcome.SKIPPED: 1}
@@ -151,7 +151,7 @@ async def test_a_wake_for_what_was_told_meanwhile_costs_nothing(
     world.disk.events.clear()  # the user's own turn has told it
     await trio.sleep(1)
     assert world.started == []
-    assert heartbeat.status_of("main").last_skip is not None
+    assert status_of(heartbeat).last_skip is not None
     assert world.states == ["skipped"]
 
 
@@ -190,7 +190,7 @@ async def test_after_its_retries_a_beat_waits_for_the_next_one_with_its_events(
     wake(heartbeat, world, "one")
     await trio.sleep(60)
     assert len(world.started) == 3
-    assert heartbeat.status_of("main").counts == {Outcome.FAILED: 3}
+    assert status_of(heartbeat).counts == {Outcome.FAILED: 3}
     world.answer = report_all
     await trio.sleep(300)
     assert [alert.text for alert in world.alerts] == ["one"]

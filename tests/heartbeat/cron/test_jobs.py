@@ -78,7 +78,9 @@ def test_an_operator_says_when(said: dict[str, Any], schedule: Cron | Every | At
 
 def test_a_job_belongs_to_the_main_conversation_of_its_agent_unless_another_is_named() -> None:
     assert job(every="1m", agent="ops").session == "agent:ops:main:main"
-    assert job(every="1m", session="agent:ops:main").session == "agent:ops:main:main"
+    assert job(every="1m", agent="ops", session="agent:OPS:main").session == "agent:ops:main:main"
+    isolated = job(every="1m", mode="isolated", agent="ops", session="agent:main:main")
+    assert isolated.session == "agent:main:main:main", "it is told where that one last spoke, and speaks elsewhere"
     assert job(every="1m", session="alice").session == "alice"
 
 
@@ -115,6 +117,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"every": "1m", "mode": "isolated", "delivery": "nowhere"}, "is no target"),
     ({"every": "1m", "agent": "nobody"}, "there is no agent 'nobody'"),
     ({"every": "1m", "session": "agent:ops:nonsense"}, "is no session key"),
+    ({"every": "1m", "session": "agent:ops:main"}, 'is agent ops\'s, .* write agent = "ops", or mode = "isolated"'),
 ]
 
 
