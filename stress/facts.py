@@ -1,0 +1,283 @@
+"""What is seen from outside of a pool under load: one frozen fact each, in the order in which they were seen.
+
+The judges (``stress.checker``) know nothing but facts, so a run can be judged again from its history, and a failing
+history can be made shorter. ``t`` is seconds since the run began, by this process's own clock; ``number`` is the number
+of a request. ``worker`` is the supervisor's name for a worker within one life; pids are the system's.
+"""
+
+import msgspec
+
+__all__ = [
+    "Accepted",
+    "Answered",
+    "Asked",
+    "Delayed",
+    "Disordered",
+    "Emptied",
+    "Fact",
+    "Figures",
+    "Forgotten",
+    "Injected",
+    "Left",
+    "LifeBegan",
+    "LifeEnded",
+    "Moved",
+    "Processes",
+    "Refused",
+    "Remembered",
+    "Silence",
+    "Started",
+    "Told",
+    "Transcribed",
+    "Waiting",
+    "WorkerFigures",
+    "WorkerProcess",
+]
+
+
+class WorkerProcess(msgspec.Struct, frozen=True, gc=False):
+    """A worker in ``/proc``: pid, start time in clock ticks (together they are unique), name, state letter."""
+
+    pid: int
+    started: int
+    name: str
+    state: str = "S"
+
+
+class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    t: float
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+class Asked(_Seen, frozen=True, kw_only=True, tag=True):
+    """A request is about to be sent for the first time. ``turn``: seconds that its turn is to take; times in seconds."""
+
+    number: int
+    session: str
+    profile: str
+    priority: int
+    timeout: float
+    turn: float
+
+
+class Accepted(_Seen, frozen=True, kw_only=True, tag=True):
+    """The supervisor has promised to run it; ``at`` on the supervisor's wall clock."""
+
+    number: int
+    at: float
+
+
+class Refused(_Seen, frozen=True, kw_only=True, tag=True):
+    """The supervisor has said that it will not."""
+
+    number: int
+    code: str
+
+
+class Started(_Seen, frozen=True, kw_only=True, tag=True):
+    """Its turn has begun on a worker."""
+
+    number: int
+    worker: str
+
+
+class Answered(_Seen, frozen=True, kw_only=True, tag=True):
+    """Its outcome was told. ``code`` of the error, empty where there is none.
+
+    ``said``: the numbers of the requests whose nonces stand in the text; ``strange``: nonces that nobody was given.
+    ``at``: on the supervisor's wall clock.
+    """
+
+    number: int
+    reason: str
+    code: str
+    at: float
+    session: str
+    said: tuple[int, ...] = ()
+    strange: tuple[str, ...] = ()
+
+
+class Remembered(_Seen, frozen=True, kw_only=True, tag=True):
+    """Asked by its id, the supervisor tells this outcome; reason ``live`` = it has none yet."""
+
+    number: int
+    reason: str
+    code: str = ""
+
+
+class Forgotten(_Seen, frozen=True, kw_only=True, tag=True):
+    """Asked by its id, the supervisor knows nothing of it."""
+
+    number: int
+
+
+class Silence(_Seen, frozen=True, kw_only=True, tag=True):
+    """The end of the run: nobody waits any longer for what is open."""
+
+
+class Transcribed(_Seen, frozen=True, kw_only=True, tag=True):
+    """How often the request's prompt stands in its session's transcript, and in those of other sessions."""
+
+    number: int
+    own: int
+    foreign: int
+
+
+class Disordered(_Seen, frozen=True, kw_only=True, tag=True):
+    """The stream of events broke its promise: a sentence that says how."""
+
+    what: str
+
+
+class Told(_Seen, frozen=True, kw_only=True, tag=True):
+    """How late a front end heard of its outcome, in seconds after the first one that did; ``slow`` = it reads slowly."""
+
+    front_end: int
+    seconds: float
+    slow: bool
+
+
+# --- the pool ---------------------------------------------------------------------------------------------------------
+
+
+class Moved(_Seen, frozen=True, kw_only=True, tag=True):
+    """What the supervisor tells of its own workers: the name of the event, and whom it concerns; ``why`` as it says."""
+
+    what: str
+    worker: str
+    session: str = ""
+    why: str = ""
+
+
+class Processes(_Seen, frozen=True, kw_only=True, tag=True):
+    """The supervisor's processes in ``/proc`` at one moment.
+
+    ``rss`` in bytes and ``fds`` are the supervisor's, None when not measured this time; ``zombies``: pids of children
+    that have ended and were not waited for.
+    """
+
+    life: int
+    supervisor: int
+    workers: tuple[WorkerProcess, ...]
+    zombies: tuple[int, ...] = ()
+    rss: int | None = None
+    fds: int | None = None
+
+
+class WorkerFigures(msgspec.Struct, frozen=True):
+    """One worker as status shows it."""
+
+    id: str
+    pid: int | None
+    profile: str
+    state: str
+    session: str | None
+    turns: int
+    retiring: str | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One waiter as status shows it."""
+
+    request: str
+    session: str
+    profile: str
+    why: str
+
+
+class Figures(_Seen, frozen=True, kw_only=True, tag=True):
+    """A status document, and the workers' pids in ``/proc`` just before it was asked for and just after it came.
+
+    ``mode`` of the pool, and the counters' sums; see ``pool status --json``.
+    """
+
+    life: int
+    mode: str
+    max: int
+    workers: tuple[WorkerFigures, ...]
+    waiting: tuple[Waiting, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    grants: int
+    releases: int
+    lost: int
+    active: int
+
+
+class LifeBegan(_Seen, frozen=True, kw_only=True, tag=True):
+    """A supervisor is ready; lives are counted from 1."""
+
+    life: int
+    supervisor: int
+
+
+class LifeEnded(_Seen, frozen=True, kw_only=True, tag=True):
+    """A supervisor's process has ended. ``told``: whether anybody had it end; ``code``: negative = by that signal."""
+
+    life: int
+    code: int
+    told: bool
+
+
+class Left(_Seen, frozen=True, kw_only=True, tag=True):
+    """The processes of a life that are still there ``seconds`` after its end; ``guarantee`` as status named it."""
+
+    life: int
+    seconds: float
+    pids: tuple[int, ...]
+
+
+class Emptied(_Seen, frozen=True, kw_only=True, tag=True):
+    """All work is done and the pool drained: the supervisor's open files now and before the first request, its children."""
+
+    fds: int
+    fds_before: int
+    workers: int
+    zombies: int
+    rss: int
+
+
+class Injected(_Seen, frozen=True, kw_only=True, tag=True):
+    """A fault. ``worker``: whom it hit, empty = nobody in particular, ``*`` = all; ``pid`` 0 = none.
+
+    ``seconds``: how long it lasts, 0 = at once. ``hurts``: False where no request may feel it.
+    """
+
+    fault: str
+    action: str
+    worker: str = ""
+    pid: int = 0
+    seconds: float = 0.0
+    hurts: bool = True
+
+
+class Delayed(_Seen, frozen=True, kw_only=True, tag=True):
+    """This process itself was late by so many seconds at most since the last such fact: the machine's share of delays."""
+
+    seconds: float
+
+
+Fact = (
+    Asked
+    | Accepted
+    | Refused
+    | Started
+    | Answered
+    | Remembered
+    | Forgotten
+    | Silence
+    | Transcribed
+    | Disordered
+    | Told
+    | Moved
+    | Processes
+    | Figures
+    | LifeBegan
+    | LifeEnded
+    | Left
+    | Emptied
+    | Injected
+    | Delayed
+)

@@ -1,0 +1,144 @@
+"""From what is asked for on the command line to what is going to be done: loads, faults, sizes, seed. Pure."""
+
+from fractions import Fraction
+from typing import Literal
+
+import msgspec
+
+from errors import UsageError
+
+__all__ = ["FAULTS", "LOADS", "LoadName", "Plan", "Wish", "make_plan", "read_scale"]
+
+LoadName = Literal["L1", "L2", "L3", "L4", "L5", "L6"]
+LOADS: dict[LoadName, str] = {
+    "L1": "steady: 10,000 sessions, 64 workers, 8 profiles, 3 priorities, utilisation 0.8",
+    "L2": "overload: 1.5 times what the workers can do",
+    "L3": "a burst: 0 to 3,200 waiters at once, and again when all are served",
+    "L4": "500 front ends that hang up and connect again",
+    "L5": "soak: L1 for as long as asked, 1,000,000 requests",
+    "L6": "500 front ends of which 50 read 1 KB a second",
+}
+FAULTS = {
+    "F1": "workers killed (SIGKILL) and suspended (SIGSTOP)",
+    "F2": "workers that write what is no message",
+    "F3": "workers that do not want to end",
+    "F4": "no more files, processes or disk space",
+    "F5": "the supervisor killed, or told to end twice",
+    "F6": "front ends killed between grant and answer",
+    "F7": "the wall clock moved by an hour, pids reused",
+}
+_MOST_REQUESTS_A_SECOND = 60.0
+"""What two CPUs do without being the bottleneck themselves; a turn costs some 10 ms in all."""
+_OVERHEAD = 0.05
+"""Seconds of a worker's time that a turn takes beside what it was told to take."""
+_SHORTEST_TURN = 0.1
+_UTILISATION: dict[LoadName, float] = {"L1": 0.8, "L2": 1.5, "L3": 0.8, "L4": 0.6, "L5": 0.8, "L6": 0.6}
+_TIMEOUTS: dict[LoadName, float] = {"L2": 10.0, "L3": 300.0}
+_LEAST_WORKERS = 4
+_PROFILES = 8
+_FRONT_ENDS = 500
+_BURST_PER_WORKER = 50  # 3,200 waiters for 64 workers
+_SOAK_REQUESTS = 1_000_000
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody asks for; None = as the load says. ``seconds``: how long there are new requests."""
+
+    load: LoadName = "L1"
+    faults: tuple[str, ...] = ()
+    scale: float = 1.0
+    seed: int = 7
+    sessions: int | None = None
+    workers: int | None = None
+    seconds: float | None = None
+    requests: int | None = None
+    rate: float | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is going to be done. ``rate``: requests a second; ``turn``: seconds a turn takes on average.
+
+    ``seconds``: how long there are new requests, unless ``requests`` of them have been made before; ``timeout`` of each
+    request in seconds. ``calm``: seconds at the beginning without any fault, to compare with.
+    """
+
+    load: LoadName
+    faults: tuple[str, ...]
+    seed: int
+    sessions: int
+    workers: int
+    profiles: int
+    front_ends: int
+    burst: int
+    requests: int
+    seconds: float
+    rate: float
+    turn: float
+    timeout: float
+    calm: float
+
+    @property
+    def command(self) -> str:
+        """The command that makes the same choices again."""
+        faults = f" --faults {','.join(self.faults)}" if self.faults else ""
+        return (
+            f"pool stress --load {self.load}{faults} --seed {self.seed} --sessions {self.sessions} "
+            f"--workers {self.workers} --requests {self.requests} --seconds {self.seconds:g} --rate {self.rate:g}"
+        )
+
+
+def make_plan(wish: Wish) -> Plan:
+    """The plan for a wish. Raises UsageError that names the option at fault."""
+    _check(wish)
+    workers = wish.workers or max(_LEAST_WORKERS, round(64 * wish.scale))
+    sessions = wish.sessions or max(2 * workers, round(10_000 * wish.scale))
+    utilisation = _UTILISATION[wish.load]
+    turn = max(_SHORTEST_TURN, utilisation * workers / _MOST_REQUESTS_A_SECOND - _OVERHEAD)
+    rate = wish.rate or utilisation * workers / (turn + _OVERHEAD)
+    if wish.rate:
+        turn = max(0.0, utilisation * workers / rate - _OVERHEAD)
+    requests = wish.requests or (2**31 if wish.seconds else _usual_requests(wish, sessions))
+    seconds = wish.seconds or requests / rate
+    return Plan(
+        load=wish.load,
+        faults=wish.faults,
+        seed=wish.seed,
+        sessions=sessions,
+        workers=workers,
+        profiles=min(_PROFILES, max(2, workers // 2)),
+        front_ends=max(10, round(_FRONT_ENDS * wish.scale)),
+        burst=_BURST_PER_WORKER * workers,
+        requests=min(requests, max(1, round(seconds * rate * 1.5))),
+        seconds=round(seconds, 3),
+        rate=rate,
+        turn=turn,
+        timeout=_TIMEOUTS.get(wish.load, 60.0),
+        calm=min(30.0, 0.2 * seconds) if wish.faults else 0.0,
+    )
+
+
+def read_scale(text: str) -> float:
+    """``1/20``, ``0.05``. Raises ValueError that shows the accepted spelling."""
+    try:
+        scale = float(Fraction(text.strip()))
+    except (ValueError, ZeroDivisionError) as exc:
+        raise ValueError(f'{text!r} is no share; write it as "1/20" or "0.05"') from exc
+    if not 0 < scale <= 1:
+        raise ValueError(f"{text!r} is not above 0 and at most 1")
+    return scale
+
+
+def _usual_requests(wish: Wish, sessions: int) -> int:
+    return max(1, round(_SOAK_REQUESTS * wish.scale)) if wish.load == "L5" else 2 * sessions
+
+
+def _check(wish: Wish) -> None:
+    unknown = [name for name in wish.faults if name not in FAULTS]
+    if unknown:
+        raise UsageError(f"there is no fault {unknown[0]!r}; --faults takes some of {', '.join(FAULTS)}")
+    if wish.load not in LOADS:
+        raise UsageError(f"there is no load {wish.load!r}; --load takes one of {', '.join(LOADS)}")
+    for name in ("sessions", "workers", "requests", "seconds", "rate"):
+        value = getattr(wish, name)
+        if value is not None and value <= 0:
+            raise UsageError(f"--{name} {value:g} must be more than 0")
