@@ -5,17 +5,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PI_VERSION := 0.73.1
 PI := .cache/pi-$(PI_VERSION)
+UV_VERSION := 0.13.9
+PIP_AUDIT_VERSION := 2.10.1
+LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak bench pi test-pi clean
+.PHONY: help demo test check lint soak bench pi test-pi lock audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "pool needs Python 3.11 or newer; set PYTHON=/path/to/python3")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $(LOCK)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(STAMP) ## Start a supervisor, run prompts over several sessions, kill a worker, show the status, stop
@@ -53,6 +57,22 @@ pi:
 $(PI)/node_modules/.bin/pi:
 	npm install --prefix $(PI) --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error @mariozechner/pi-coding-agent@$(PI_VERSION)
 	@touch $@
+
+# What is locked stays as it is, but for what pyproject.toml asks otherwise; `make lock UPGRADE=--upgrade` takes the newest.
+lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring requirements.lock, with a hash of every file, in line with pyproject.toml
+	$< pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		$(UPGRADE) --extra dev --output-file $(LOCK) pyproject.toml
+
+audit: .cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit ## Ask whether what is locked has known vulnerabilities; fails where nobody can be asked
+	$< --strict --progress-spinner off --disable-pip --require-hashes --requirement $(LOCK)
+
+.cache/uv-$(UV_VERSION)/bin/uv:
+	$(PYTHON) -m venv .cache/uv-$(UV_VERSION)
+	.cache/uv-$(UV_VERSION)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip-audit:
+	$(PYTHON) -m venv .cache/pip-audit-$(PIP_AUDIT_VERSION)
+	.cache/pip-audit-$(PIP_AUDIT_VERSION)/bin/pip install --quiet --disable-pip-version-check pip-audit==$(PIP_AUDIT_VERSION)
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist artefacts
