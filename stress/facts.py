@@ -27,6 +27,7 @@ __all__ = [
     "Remembered",
     "Silence",
     "Started",
+    "Stranger",
     "Told",
     "Transcribed",
     "Waiting",
@@ -52,7 +53,10 @@ class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Asked(_Seen, frozen=True, kw_only=True, tag=True):
-    """A request is about to be sent for the first time. ``turn``: seconds that its turn is to take; times in seconds."""
+    """A request is about to be sent for the first time. ``turn``: seconds that its turn is to take.
+
+    ``wicked``: its worker misbehaves on purpose, and it may fail in any way, but once.
+    """
 
     number: int
     session: str
@@ -60,6 +64,7 @@ class Asked(_Seen, frozen=True, kw_only=True, tag=True):
     priority: int
     timeout: float
     turn: float
+    wicked: bool = False
 
 
 class Accepted(_Seen, frozen=True, kw_only=True, tag=True):
@@ -132,7 +137,7 @@ class Disordered(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Told(_Seen, frozen=True, kw_only=True, tag=True):
-    """How late a front end heard of its outcome, in seconds after the first one that did; ``slow`` = it reads slowly."""
+    """A front end heard of an outcome so many seconds after it was ``done``; ``slow``: one that reads slowly."""
 
     front_end: int
     seconds: float
@@ -230,7 +235,7 @@ class Left(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Emptied(_Seen, frozen=True, kw_only=True, tag=True):
-    """All work is done and the pool drained: the supervisor's open files now and before the first request, its children."""
+    """All work is done and the pool drained: the supervisor's children, its open files, and those at the beginning."""
 
     fds: int
     fds_before: int
@@ -253,8 +258,15 @@ class Injected(_Seen, frozen=True, kw_only=True, tag=True):
     hurts: bool = True
 
 
+class Stranger(_Seen, frozen=True, kw_only=True, tag=True):
+    """A process that is none of the pool's has got the pid of a dead worker; ``signalled``: by whatever signal."""
+
+    pid: int
+    signalled: bool
+
+
 class Delayed(_Seen, frozen=True, kw_only=True, tag=True):
-    """This process itself was late by so many seconds at most since the last such fact: the machine's share of delays."""
+    """This process itself was late by so many seconds at most since the last such fact: the machine is to blame."""
 
     seconds: float
 
@@ -279,5 +291,6 @@ Fact = (
     | Left
     | Emptied
     | Injected
+    | Stranger
     | Delayed
 )

@@ -33,8 +33,9 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be so before the supervisor starts.
 
     ``settings``: tables merged into its settings file. ``wrapper``: a program that starts it, with its arguments.
-    ``env``: further environment variables of it. ``profiles``: ``(agent, role)`` of further profiles, whose sessions are
-    asked ``share`` of all requests; ``prompts``: what their prompts say before the nonce, one of them each time.
+    ``env``: further environment variables of it. ``profiles``: ``(agent, role)`` of further profiles, whose workers
+    misbehave; their sessions are asked ``share`` of all requests. ``prompts``: what their prompts say before the nonce,
+    one of them each time.
     """
 
     settings: Mapping[str, Any] = {}

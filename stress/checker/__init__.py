@@ -1,0 +1,102 @@
+"""The judges of the invariants: from what is seen from outside to what is wrong. Pure."""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from stress.checker.book import Book
+from stress.checker.judge import Blame, Judge, Rules
+from stress.checker.neighbours import Neighbours, quantile
+from stress.checker.requests import Apart, OneOutcome
+from stress.checker.supervisor import Bounded, NothingLeft, StrangersLetAlone
+from stress.checker.waiters import InOrder, InTime
+from stress.checker.workers import AtMost, ComesBack, LeftAlone, TrueStatus
+from stress.facts import Fact, Injected, LifeBegan, LifeEnded
+from stress.outcome import INVARIANTS, Verdict, Violation
+
+__all__ = ["Checker", "Rules", "judge", "quantile"]
+
+_JUDGES: tuple[type[Judge], ...] = (
+    *(OneOutcome, Apart, AtMost, NothingLeft, InOrder, InTime),
+    *(Bounded, LeftAlone, ComesBack, TrueStatus, StrangersLetAlone, Neighbours),
+)
+_KEPT_FACTS = 100_000
+_KEPT_VIOLATIONS = 5
+"""Of each invariant; the others are counted."""
+_HISTORY_FACTS = 200
+_SURROUNDINGS = 30.0
+"""Faults so many seconds before belong to the history of a broken promise."""
+
+
+class Checker:
+    """Shows every fact to every judge; ``violations`` are the first of each invariant."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.violations: list[Violation] = []
+        self.broken: Counter[str] = Counter()
+        self._judges = [kind(rules) for kind in _JUDGES]
+        self._book = Book()
+        self._facts: deque[Fact] = deque(maxlen=_KEPT_FACTS)
+
+    def see(self, fact: Fact) -> None:
+        """Judge the next fact."""
+        self._facts.append(fact)
+        for each in self._judges:
+            for blame in each.see(fact, self._book):
+                self._note(each.invariant, fact.t, blame)
+        self._book.take(fact)
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """About every invariant, in their order."""
+        return tuple(
+            Verdict(
+                invariant=each.invariant,
+                title=INVARIANTS[each.invariant],
+                checked=each.checked,
+                broken=self.broken[each.invariant],
+                note=each.note,
+            )
+            for each in sorted(self._judges, key=lambda each: int(each.invariant[1:]))
+        )
+
+    def _note(self, invariant: str, t: float, blame: Blame) -> None:
+        self.broken[invariant] += 1
+        if self.broken[invariant] <= _KEPT_VIOLATIONS:
+            history = tuple(self._history(t, blame))
+            self.violations.append(Violation(invariant=invariant, t=t, what=blame.what, history=history))
+
+    def _history(self, t: float, blame: Blame) -> list[Fact]:
+        """What was seen of those whom it is about, and the faults and lives before it."""
+        sessions = {self._book.sessions.get(number) for number in blame.numbers} - {None}
+        about = _About(blame, sessions)
+        found = [fact for fact in self._facts if about.concerns(fact) or _is_near(fact, t)]
+        return [*found[-_HISTORY_FACTS:], *([] if self._facts[-1] in found else [self._facts[-1]])]
+
+
+class _About:
+    """Whom a blame is about."""
+
+    def __init__(self, blame: Blame, sessions: Iterable[str | None]) -> None:
+        self._numbers = frozenset(blame.numbers)
+        self._worker = blame.worker
+        self._pids = frozenset(blame.pids)
+        self._sessions = frozenset(sessions)
+
+    def concerns(self, fact: Fact) -> bool:
+        return (
+            getattr(fact, "number", None) in self._numbers
+            or getattr(fact, "session", None) in self._sessions
+            or (bool(self._worker) and getattr(fact, "worker", None) == self._worker)
+            or (getattr(fact, "pid", None) in self._pids)
+        )
+
+
+def _is_near(fact: Fact, t: float) -> bool:
+    return isinstance(fact, Injected | LifeBegan | LifeEnded) and fact.t >= t - _SURROUNDINGS
+
+
+def judge(facts: Iterable[Fact], rules: Rules) -> list[Violation]:
+    """What is wrong with a history, from the beginning."""
+    checker = Checker(rules)
+    for fact in facts:
+        checker.see(fact)
+    return checker.violations

@@ -1,0 +1,199 @@
+"""What is known of the requests, sessions and workers so far; every judge reads it before it takes in the next fact."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from stress.facts import (
+    Accepted,
+    Answered,
+    Asked,
+    Delayed,
+    Fact,
+    Forgotten,
+    Injected,
+    LifeBegan,
+    LifeEnded,
+    Moved,
+    Refused,
+    Started,
+)
+
+__all__ = ["Book", "Entry", "Talk"]
+
+_KEPT = 20_000
+"""Requests that have ended are forgotten when there are more of them, but for their session."""
+_DELAY_WINDOW = 3.0
+_FAULTS_KEPT = 1000
+
+
+class Entry:
+    """One request. Times are ``t`` of the facts, None = not yet; ``accepted_at`` on the supervisor's clock."""
+
+    __slots__ = (
+        "accepted",
+        "accepted_at",
+        "asked",
+        "code",
+        "ended",
+        "is_alone",
+        "life",
+        "reason",
+        "started",
+        "waits",
+        "worker",
+    )
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.accepted: float | None = None
+        self.accepted_at = 0.0
+        self.started: float | None = None
+        self.ended: float | None = None
+        self.worker = ""
+        self.reason = ""
+        self.code = ""
+        self.life = 0
+        self.is_alone = False
+        """No other request of its session is open."""
+        self.waits = False
+        """It waits for any worker that fits: its session has none of its own."""
+
+
+class Talk:
+    """One session: its open requests, its worker, its last request that was answered, how many turns began since."""
+
+    __slots__ = ("answered", "begun_since", "open", "worker")
+
+    def __init__(self) -> None:
+        self.open: set[int] = set()
+        self.worker = ""
+        self.answered: int | None = None
+        self.begun_since = 0
+
+
+class Book:
+    """``entries`` has the open requests and the latest ended ones, ``sessions`` the session of every request."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[int, Entry] = OrderedDict()
+        self.sessions: dict[int, str] = {}
+        self.talks: dict[str, Talk] = {}
+        self.running: dict[str, set[int]] = {}
+        """By worker: the requests whose turns it runs."""
+        self.faults: list[Injected] = []
+        """The latest ones."""
+        self.life = 0
+        self.life_began = 0.0
+        self.is_alive = False
+        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._delays: list[Delayed] = []
+
+    def delay(self) -> float:
+        """How late this machine has been of late, in seconds."""
+        return max((delay.seconds for delay in self._delays), default=0.0)
+
+    def talk(self, session: str) -> Talk:
+        """The session; a new one where it was never heard of."""
+        talk = self.talks.get(session)
+        if talk is None:
+            talk = self.talks[session] = Talk()
+        return talk
+
+    def faults_since(self, t: float) -> Iterable[Injected]:
+        """Those injected after ``t``, or still going on then."""
+        return (fault for fault in self.faults if fault.t + fault.seconds >= t)
+
+    def take(self, fact: Fact) -> None:
+        """Take the next fact in."""
+        match fact:
+            case Asked() | Accepted() | Started() | Answered() | Refused() | Forgotten():
+                self._take_request(fact)
+            case Moved():
+                self._move(fact)
+            case LifeBegan():
+                self.life, self.life_began, self.is_alive = fact.life, fact.t, True
+            case LifeEnded():
+                self._end_life()
+            case Injected():
+                self.faults = (
+                    [*self.faults[-_FAULTS_KEPT:], fact] if len(self.faults) > 2 * _FAULTS_KEPT else self.faults
+                )
+                self.faults.append(fact)
+            case Delayed():
+                self._delays = [delay for delay in self._delays if delay.t > fact.t - _DELAY_WINDOW]
+                self._delays.append(fact)
+            case _:
+                pass
+
+    def _take_request(self, fact: Asked | Accepted | Started | Answered | Refused | Forgotten) -> None:
+        match fact:
+            case Asked():
+                self.entries[fact.number] = Entry(fact)
+                self.sessions[fact.number] = fact.session
+                self.talk(fact.session).open.add(fact.number)
+            case Accepted():
+                self._accept(fact)
+            case Started():
+                self._start(fact)
+            case Answered():
+                self._end(fact.number, fact.t, fact.reason, fact.code)
+            case Refused():
+                self._end(fact.number, fact.t, "refused", fact.code)
+            case Forgotten():
+                self._end(fact.number, fact.t, "forgotten", "")
+
+    def _accept(self, fact: Accepted) -> None:
+        entry = self.entries.get(fact.number)
+        if entry is None or entry.accepted is not None:
+            return
+        talk = self.talk(entry.asked.session)
+        entry.accepted, entry.accepted_at, entry.life = fact.t, fact.at, self.life
+        entry.is_alone = len(talk.open) == 1
+        entry.waits = entry.is_alone and not talk.worker and entry.started is None
+
+    def _start(self, fact: Started) -> None:
+        entry = self.entries.get(fact.number)
+        if entry is None:
+            return
+        entry.started, entry.worker, entry.waits = fact.t, fact.worker, False
+        self.running.setdefault(fact.worker, set()).add(fact.number)
+        self.talk(entry.asked.session).begun_since += 1
+
+    def _end(self, number: int, t: float, reason: str, code: str) -> None:
+        entry = self.entries.get(number)
+        if entry is None or entry.ended is not None:
+            return
+        entry.ended, entry.reason, entry.code, entry.waits = t, reason, code, False
+        self.running.get(entry.worker, set()).discard(number)
+        talk = self.talk(entry.asked.session)
+        talk.open.discard(number)
+        if reason == "completed":
+            talk.answered, talk.begun_since = number, 0
+        elif code == "resume_failed":  # its transcript was set aside, and it begins anew
+            talk.answered = None
+        self._ended[number] = None
+        if len(self._ended) > _KEPT:
+            forgotten, _ = self._ended.popitem(last=False)
+            del self.entries[forgotten]
+
+    def _move(self, fact: Moved) -> None:
+        match fact.what:
+            case "session_bound":
+                talk = self.talk(fact.session)
+                talk.worker = fact.worker
+                for number in talk.open:
+                    self.entries[number].waits = False
+            case "session_parked" | "session_failed":
+                self.talk(fact.session).worker = ""
+            case "worker_exited":
+                self.running.pop(fact.worker, None)
+            case _:
+                pass
+
+    def _end_life(self) -> None:
+        self.is_alive = False
+        self.running.clear()
+        for talk in self.talks.values():
+            talk.worker = ""
+        for number in {number for talk in self.talks.values() for number in talk.open}:
+            self.entries[number].waits = False

@@ -1,0 +1,60 @@
+"""What every judge of an invariant is: it sees each fact once, in order, and says what is wrong."""
+
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+from stress.checker.book import Book
+from stress.facts import Fact
+
+__all__ = ["Blame", "Judge", "Rules"]
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pool has promised, in numbers: limits of its settings, seconds, bytes; and what its faults explain.
+
+    ``explains``: codes that requests may end with. ``calm``: seconds at the beginning without faults. ``compares``:
+    whether waiting times under faults can be compared with those before (enough workers, no overload).
+    ``rss_growth``: how many times its size after the warm-up the supervisor may grow to; 0 = not judged.
+    """
+
+    max_workers: int
+    spawn_burst: int
+    spawn_rate: float
+    backoff_max: float
+    age_step: float = 3.0
+    deadline_grace: float = 0.05
+    order_slack: float = 1.0
+    zombie_seconds: float = 1.0
+    recovery: float = 10.0
+    rss_limit: int = 400 * 1024 * 1024
+    rss_growth: float = 0.0
+    fds_slack: int = 8
+    explains: frozenset[str] = frozenset()
+    calm: float = 0.0
+    compares: bool = False
+
+
+class Blame(NamedTuple):
+    """A broken promise: in a sentence, and which requests, workers (by name) and pids it is about."""
+
+    what: str
+    numbers: tuple[int, ...] = ()
+    worker: str = ""
+    pids: tuple[int, ...] = ()
+
+
+class Judge:
+    """Judges one invariant. ``checked``: how often it could have been found broken; ``note``: what limits it."""
+
+    invariant: ClassVar[str]
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.checked = 0
+        self.note = ""
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+        """What is wrong, judging by this fact and by the book as it was before it."""
+        raise NotImplementedError

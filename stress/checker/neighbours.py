@@ -1,0 +1,73 @@
+"""I12: what is done to one worker is felt by nobody else."""
+
+from collections.abc import Iterator, Sequence
+
+from stress.checker.book import Book, Entry
+from stress.checker.judge import Blame, Judge, Rules
+from stress.facts import Answered, Fact, Silence
+
+__all__ = ["Neighbours", "quantile"]
+
+_WORKERS_FAULT = frozenset({"worker_exited", "worker_stalled", "resume_failed"})
+_LEAST_SAMPLES = 100
+_NOTICEABLE = 0.25
+"""Seconds; below, twice as long is nothing that anybody could tell on a machine with other work."""
+_EVERYBODY = "*"
+
+
+class Neighbours(Judge):
+    """I12: only requests on a worker that was hit fail for it, and the others wait at most twice as long."""
+
+    invariant = "I12"
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._calm: list[float] = []
+        self._others: list[float] = []
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+        """Judge each failure, and all delays at the end."""
+        if isinstance(fact, Silence):
+            yield from self._compare()
+        if not isinstance(fact, Answered):
+            return
+        entry = book.entries.get(fact.number)
+        if entry is None or entry.ended is not None or entry.asked.wicked:
+            return
+        if fact.code in _WORKERS_FAULT:
+            self.checked += 1
+            if not self._is_hit(entry, book):
+                worker = entry.worker or "no worker"
+                what = f"request {fact.number} on {worker} ended with {fact.code}, and nothing was done to that worker"
+                yield Blame(what, (fact.number,), entry.worker)
+        elif fact.reason == "completed":
+            self._note_delay(fact, entry, book)
+
+    def _is_hit(self, entry: Entry, book: Book) -> bool:
+        if entry.life != book.life:
+            return True
+        since = entry.asked.t if not entry.worker else book.life_began
+        hits = (fault.worker for fault in book.faults_since(since) if fault.hurts)
+        return any(worker in (entry.worker, _EVERYBODY) or not entry.worker for worker in hits)
+
+    def _note_delay(self, fact: Answered, entry: Entry, book: Book) -> None:
+        took = fact.t - entry.asked.t - entry.asked.turn
+        if fact.t < self.rules.calm:
+            self._calm.append(took)
+        elif entry.asked.t > self.rules.calm and entry.is_alone and not self._is_hit(entry, book):
+            self._others.append(took)
+
+    def _compare(self) -> Iterator[Blame]:
+        if not self.rules.compares or min(len(self._calm), len(self._others)) < _LEAST_SAMPLES:
+            self.note = "too few workers or requests to compare waiting times"
+            return
+        self.checked += 1
+        calm, others = quantile(self._calm, 0.99), quantile(self._others, 0.99)
+        if others > 2 * calm and others > calm + _NOTICEABLE:
+            yield Blame(f"p99 of those whose worker was let alone is {others:.3f} s, without faults it is {calm:.3f} s")
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that this share of them does not exceed; 0 where there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -1,0 +1,129 @@
+"""I5 and I6: who waits is served in order, beside no worker that fits, and never beyond its deadline."""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stress.checker.book import Book, Entry
+from stress.checker.judge import Blame, Judge, Rules
+from stress.facts import Accepted, Answered, Fact, Figures, LifeEnded, Moved, Started
+
+__all__ = ["InOrder", "InTime"]
+
+
+class _Suspicion(NamedTuple):
+    """At ``due`` the request ``passed`` must have got a worker too, since ``favoured`` has."""
+
+    due: float
+    passed: int
+    favoured: int
+
+
+class InOrder(Judge):
+    """I5: within a profile, who has waited longest is served first, each step of priority being worth ``age_step``."""
+
+    invariant = "I5"
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._heaps: dict[str, list[tuple[float, int]]] = {}
+        self._keys: dict[int, float] = {}
+        self._suspicions: deque[_Suspicion] = deque()
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+        """Judge who is bound to a worker, or begins."""
+        yield from self._resolve(fact.t, book)
+        match fact:
+            case Accepted():
+                self._enter(fact, book)
+            case Started():
+                self._serve(fact.t, fact.number, book)
+            case Moved(what="session_bound"):
+                for number in book.talk(fact.session).open:
+                    self._serve(fact.t, number, book)
+            case LifeEnded():
+                self._heaps.clear()
+                self._keys.clear()
+                self._suspicions.clear()
+            case _:
+                pass
+
+    def _enter(self, fact: Accepted, book: Book) -> None:
+        entry = book.entries.get(fact.number)
+        if entry is None or entry.accepted is not None or entry.started is not None or entry.ended is not None:
+            return
+        talk = book.talk(entry.asked.session)
+        if talk.worker or len(talk.open) > 1 or entry.asked.wicked:
+            return
+        key = fact.t - entry.asked.priority * self.rules.age_step
+        self._keys[fact.number] = key
+        heapq.heappush(self._heaps.setdefault(entry.asked.profile, []), (key, fact.number))
+
+    def _serve(self, t: float, number: int, book: Book) -> None:
+        key = self._keys.pop(number, None)
+        entry = book.entries.get(number)
+        if key is None or entry is None:
+            return
+        heap = self._heaps[entry.asked.profile]
+        while heap and not self._still_waits(heap[0][1], book):
+            heapq.heappop(heap)
+        self.checked += 1
+        slack = self.rules.order_slack + book.delay()
+        if heap and heap[0][0] + slack < key:
+            self._suspicions.append(_Suspicion(t + slack, heap[0][1], number))
+
+    def _still_waits(self, number: int, book: Book) -> bool:
+        entry = book.entries.get(number)
+        return number in self._keys and entry is not None and entry.waits
+
+    def _resolve(self, now: float, book: Book) -> Iterator[Blame]:
+        while self._suspicions and self._suspicions[0].due <= now:
+            suspicion = self._suspicions.popleft()
+            if self._still_waits(suspicion.passed, book):
+                what = f"request {suspicion.favoured} was served before {suspicion.passed}, whose turn it was"
+                yield Blame(what, (suspicion.passed, suspicion.favoured))
+
+
+class InTime(Judge):
+    """I6: nobody waits beside a worker that fits, and every waiter is told by its deadline."""
+
+    invariant = "I6"
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._last: Figures | None = None
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+        """Judge outcomes of those that never began, and status."""
+        if isinstance(fact, Answered):
+            entry = book.entries.get(fact.number)
+            if entry is not None and entry.started is None and entry.life == book.life:
+                yield from self._judge_deadline(fact, entry, book)
+        elif isinstance(fact, Figures):
+            yield from self._look_for_idle_workers(fact)
+            self._last = fact
+
+    def _judge_deadline(self, fact: Answered, entry: Entry, book: Book) -> Iterator[Blame]:
+        self.checked += 1
+        late = fact.at - entry.accepted_at - entry.asked.timeout
+        if entry.accepted is not None and late > self.rules.deadline_grace + book.delay():
+            ms = round(1000 * late)
+            yield Blame(f"request {fact.number} waited {ms} ms beyond its deadline", (fact.number,))
+
+    def _look_for_idle_workers(self, now: Figures) -> Iterator[Blame]:
+        """The same waiter beside the same idle worker in two documents, a second or more apart."""
+        last = self._last
+        if last is None or last.life != now.life or {last.mode, now.mode} != {"running"}:
+            return
+        self.checked += 1
+        idle = {(worker.id, worker.turns): worker for worker in last.workers if worker.state == "idle"}
+        waited = {waiter.request for waiter in last.waiting}
+        still = {waiter.profile: waiter for waiter in now.waiting if waiter.request in waited}
+        for worker in now.workers:
+            waiter = still.get(worker.profile)
+            known = idle.get((worker.id, worker.turns))
+            if waiter and known and worker.state == "idle" and worker.retiring is None:
+                yield Blame(
+                    f"{waiter.request} waits ({waiter.why}) beside {worker.id}, which is idle", worker=worker.id
+                )

@@ -1,0 +1,136 @@
+"""I3, I8, I9 and I10: how many workers there are, that they come back, are not taken from a turn, are told truly."""
+
+from collections import deque
+from collections.abc import Iterator
+
+from stress.checker.book import Book
+from stress.checker.judge import Blame, Judge, Rules
+from stress.facts import Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
+
+__all__ = ["AtMost", "ComesBack", "LeftAlone", "TrueStatus"]
+
+_SPAWN_SLACK = 1.5
+"""Workers more than the bucket has, because start times in ``/proc`` are counted in hundredths of a second."""
+
+
+class AtMost(Judge):
+    """I3: never more live worker processes than max."""
+
+    invariant = "I3"
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:  # noqa: ARG002 - the judges' signature
+        """Count."""
+        if isinstance(fact, Processes):
+            self.checked += 1
+            if len(fact.workers) > self.rules.max_workers:
+                pids = tuple(worker.pid for worker in fact.workers)
+                yield Blame(f"{len(pids)} workers are alive, {self.rules.max_workers} may be", pids=pids)
+
+
+class LeftAlone(Judge):
+    """I8: no worker is evicted, and no session parked, in mid-turn."""
+
+    invariant = "I8"
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+        """Judge what the supervisor does to its workers."""
+        if not isinstance(fact, Moved):
+            return
+        if fact.what == "worker_evicted":
+            self.checked += 1
+            running = tuple(book.running.get(fact.worker, ()))
+            if running:
+                yield Blame(f"{fact.worker} was evicted in the turn of request {running[0]}", running, fact.worker)
+        elif fact.what == "session_parked" and fact.why != "worker_exited":
+            self.checked += 1
+            talk = book.talk(fact.session)
+            running = tuple(number for number in talk.open if number in book.running.get(fact.worker, ()))
+            if running:
+                yield Blame(f"{fact.session} was parked in the turn of request {running[0]}", running, fact.worker)
+
+
+class ComesBack(Judge):
+    """I9: a killed worker is replaced in time, and no faster than the spawn bucket allows."""
+
+    invariant = "I9"
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._alive = 0
+        self._owed: deque[tuple[float, int, int]] = deque()
+        self._seen: set[tuple[int, int]] = set()
+        self._tokens = float(rules.spawn_burst)
+        self._refilled = 0.0
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
+        """Judge the number of workers after each kill, and how fast new ones come."""
+        match fact:
+            case Injected(action="kill") if fact.pid:
+                self._owed.append((fact.t, self._alive, fact.pid))
+            case LifeBegan():
+                self._tokens, self._refilled = float(self.rules.spawn_burst), fact.t
+                self._owed.clear()
+            case LifeEnded() | Silence():
+                self._owed.clear()
+            case Processes():
+                yield from self._count(fact)
+                yield from self._settle(fact, book)
+            case _:
+                pass
+
+    def _count(self, fact: Processes) -> Iterator[Blame]:
+        alive = {(worker.pid, worker.started) for worker in fact.workers}
+        new = alive - self._seen
+        self._seen = alive
+        self._alive = len(alive)
+        passed = max(0.0, fact.t - self._refilled)
+        self._tokens = min(float(self.rules.spawn_burst), self._tokens + passed * self.rules.spawn_rate) - len(new)
+        self._refilled = fact.t
+        if new:
+            self.checked += 1
+        if self._tokens < -_SPAWN_SLACK:
+            yield Blame("workers were started faster than the spawn bucket allows", pids=tuple(pid for pid, _ in new))
+            self._tokens = 0.0
+
+    def _settle(self, fact: Processes, book: Book) -> Iterator[Blame]:
+        limit = self.rules.recovery + self.rules.backoff_max + book.delay()
+        while self._owed:
+            t, count, pid = self._owed[0]
+            if self._alive < count and fact.t - t <= limit:
+                return
+            self._owed.popleft()
+            self.checked += 1
+            if self._alive < count:
+                what = f"{limit:.1f} s after a worker was killed there are {self._alive} instead of {count}"
+                yield Blame(what, pids=(pid,))
+
+
+class TrueStatus(Judge):
+    """I10: status names the workers that ``/proc`` has, and every grant is released, lost or in force."""
+
+    invariant = "I10"
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._unknown: frozenset[int] = frozenset()
+        self._gone: frozenset[int] = frozenset()
+        self._life = 0
+
+    def see(self, fact: Fact, book: Book) -> Iterator[Blame]:  # noqa: ARG002 - the judges' signature
+        """Compare each document with what was seen before and after it; a tick's difference is none."""
+        if not isinstance(fact, Figures):
+            return
+        if fact.life != self._life:
+            self._unknown = self._gone = frozenset()
+            self._life = fact.life
+        self.checked += 1
+        told = frozenset(worker.pid for worker in fact.workers if worker.pid is not None and worker.state != "dead")
+        unknown = (frozenset(fact.before) & frozenset(fact.after)) - told
+        gone = told - frozenset(fact.before) - frozenset(fact.after)
+        for pid in unknown & self._unknown:
+            yield Blame(f"process {pid} is a live worker that status does not know", pids=(pid,))
+        for pid in gone & self._gone:
+            yield Blame(f"status knows a worker {pid} which is not there", pids=(pid,))
+        self._unknown, self._gone = unknown, gone
+        if fact.grants != fact.releases + fact.lost + fact.active:
+            yield Blame(f"{fact.grants} grants, but {fact.releases} + {fact.lost} + {fact.active} ends and holds")

@@ -1,0 +1,199 @@
+"""A front end's side of the control socket that lives through lost connections: what was not answered is sent again."""
+
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from errors import PoolError
+from wire.envelope import EventEnvelope
+from wire.framing import LineFramer
+from wire.messages import EMPTY, ErrorBody, Message, Request
+
+__all__ = ["Connection", "Push"]
+
+_CHUNK_BYTES = 1 << 20
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_SLOW_CHUNKS_A_SECOND = 4
+_decode = msgspec.json.Decoder(Message).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Push(msgspec.Struct, frozen=True):
+    """What is pushed: events of a subscription, or why it has ended."""
+
+    subscription: str | int | None = None
+    events: list[EventEnvelope] = []
+    reason: str | None = None
+
+
+_decode_push = msgspec.json.Decoder(Push).decode
+
+
+class _Call(NamedTuple):
+    line: bytes
+    on_answer: Callable[[Any], None]
+    on_error: Callable[[ErrorBody], None]
+
+
+Greeting = Callable[[], tuple[str, dict[str, Any]]]
+
+
+class Connection:
+    """One front end, on one connection after the other.
+
+    Every method that it calls must be one that can be called twice: an answer that was lost is asked for again.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], Awaitable[Path]],
+        *,
+        greeting: Greeting | None = None,
+        on_greeted: Callable[[Any], None] = lambda _answer: None,
+        on_push: Callable[[Push], None] = lambda _push: None,
+        bytes_per_second: float = math.inf,
+    ) -> None:
+        """``ready`` waits for a supervisor. ``bytes_per_second``: how fast it reads.
+
+        ``greeting``: the first call on each connection; ``on_greeted`` is called with its answer.
+        """
+        self._ready = ready
+        self._greeting = greeting
+        self._on_greeted = on_greeted
+        self._greeting_id: str | None = None
+        self._on_push = on_push
+        self._bytes_per_second = bytes_per_second
+        self._calls: dict[str, _Call] = {}
+        self._outbox: list[bytes] = []
+        self._news = trio.Event()
+        self._last_id = 0
+        self._scope = trio.CancelScope()
+        self.connected = 0
+        """How often it was connected."""
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        method: str,
+        params: dict[str, Any],
+        on_answer: Callable[[Any], None],
+        on_error: Callable[[ErrorBody], None],
+    ) -> None:
+        """Call a method; exactly one of the functions is called with what came of it, sooner or later."""
+        line = self._line(method, params)
+        self._calls[str(self._last_id)] = _Call(line, on_answer, on_error)
+        self._put(line)
+
+    async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        """Call a method and wait for its result. Raises PoolError with the supervisor's sentence."""
+        came = trio.Event()
+        results: list[Any] = []
+        errors: list[ErrorBody] = []
+
+        def on_answer(result: Any) -> None:
+            results.append(result)
+            came.set()
+
+        def on_error(error: ErrorBody) -> None:
+            errors.append(error)
+            came.set()
+
+        self.call(method, params or {}, on_answer, on_error)
+        await came.wait()
+        if errors:
+            raise PoolError(f"{method}: {errors[0].message or errors[0].code}")
+        return results[0]
+
+    def hang_up(self) -> None:
+        """End this connection; the next one is made at once."""
+        self._scope.cancel()
+
+    def _line(self, method: str, params: dict[str, Any]) -> bytes:
+        self._last_id += 1
+        return _encode(Request(str(self._last_id), method, params)) + b"\n"
+
+    def _put(self, line: bytes) -> None:
+        self._outbox.append(line)
+        self._news.set()
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Connect, and again, until cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            path = await self._ready()
+            try:
+                stream = await trio.open_unix_socket(str(path))
+            except OSError:  # it is just ending, or has no room for one more
+                await trio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            turned_away = await self._converse(stream)
+            pause = min(2 * pause, _LONGEST_PAUSE) if turned_away else _FIRST_PAUSE
+            await trio.sleep(pause if turned_away else 0)
+
+    async def _converse(self, stream: trio.SocketStream) -> bool:
+        """Until it ends; whether the connection as a whole was refused."""
+        self._outbox = [call.line for call in self._calls.values()]
+        if self._greeting is not None:
+            self._outbox.insert(0, self._line(*self._greeting()))
+            self._greeting_id = str(self._last_id)
+        self._news.set()
+        self.connected += 1
+        self._scope = trio.CancelScope()
+        turned_away = False
+        with self._scope:
+            async with stream, trio.open_nursery() as nursery:
+                nursery.start_soon(self._write, stream)
+                async for message in self._messages(stream):
+                    turned_away = turned_away or (message.event is None and message.id is None)
+                    self._take(message)
+                nursery.cancel_scope.cancel()
+        return turned_away
+
+    async def _write(self, stream: trio.SocketStream) -> None:
+        try:
+            while True:
+                await self._news.wait()
+                self._news = trio.Event()
+                lines, self._outbox = self._outbox, []
+                await stream.send_all(b"".join(lines))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return  # the reader sees the end, and what was not answered is sent again
+
+    async def _messages(self, stream: trio.SocketStream) -> AsyncIterator[Message]:
+        framer = LineFramer()
+        while chunk := await self._receive(stream):
+            for line in framer.feed(chunk):
+                yield _decode(line)
+
+    async def _receive(self, stream: trio.SocketStream) -> bytes:
+        """The next bytes; none = the end. A slow front end takes little, and then its time."""
+        is_slow = math.isfinite(self._bytes_per_second)
+        size = max(1, int(self._bytes_per_second / _SLOW_CHUNKS_A_SECOND)) if is_slow else _CHUNK_BYTES
+        if is_slow:
+            await trio.sleep(1 / _SLOW_CHUNKS_A_SECOND)
+        try:
+            return bytes(await stream.receive_some(size))
+        except trio.BrokenResourceError:
+            return b""  # as good as an end: a supervisor that is killed says no goodbye
+
+    def _take(self, message: Message) -> None:
+        if message.event is not None:
+            self._on_push(_decode_push(message.data))
+            return
+        if message.id == self._greeting_id and message.error is None:
+            self._on_greeted(msgspec.json.decode(message.result))
+        call = self._calls.pop(str(message.id), None)
+        if call is None:
+            return  # of a greeting, or of a call that was made on an earlier connection
+        if message.error is not None:
+            call.on_error(message.error)
+        else:
+            call.on_answer(msgspec.json.decode(message.result) if message.result != EMPTY else None)

@@ -1,0 +1,105 @@
+"""One request that a load makes, and the choices that all loads share: who asks, of which kind, how urgent. Pure."""
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+
+import msgspec
+
+from stress.faults.port import Preparation
+from stress.plan import Plan
+
+__all__ = ["Arrival", "Crowd", "mixed_with_wicked", "zipf_weights"]
+
+_ZIPF = 1.1
+_PRIORITIES = (3, 5, 10)
+_PRIORITY_WEIGHTS = (2, 5, 3)
+_RECENT_PER_WORKER = 2
+_LONGEST_TURNS = 5.0
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """``at``: seconds after the run began. ``turn``: seconds that it takes. ``prefix``: what its prompt begins with.
+
+    ``alone``: it is made only when all that were made before have their outcomes.
+    """
+
+    number: int
+    at: float
+    session: str
+    role: str
+    priority: int
+    turn: float
+    agent: str = "main"
+    prefix: str = ""
+    alone: bool = False
+    wicked: bool = False
+
+
+def zipf_weights(count: int) -> list[float]:
+    """How popular each of ``count`` profiles is: the n-th as 1 / n ** 1.1."""
+    return [1 / (rank**_ZIPF) for rank in range(1, count + 1)]
+
+
+class Crowd:
+    """The sessions of a run, each of one profile, and who of them speaks next."""
+
+    def __init__(self, plan: Plan, rng: Random) -> None:
+        self._rng = rng
+        self._turn = plan.turn
+        names = [f"p{number}" for number in range(plan.profiles)]
+        self._roles = rng.choices(names, zipf_weights(plan.profiles), k=plan.sessions)
+        self._unseen = list(range(plan.sessions))
+        rng.shuffle(self._unseen)
+        self._seen: list[int] = []
+        self._recent: deque[int] = deque(maxlen=_RECENT_PER_WORKER * plan.workers)
+        self._share_of_new = min(1.0, plan.sessions / plan.requests)
+
+    def role(self, session: int) -> str:
+        """The profile of a session, which it keeps."""
+        return self._roles[session]
+
+    def next_session(self) -> int:
+        """A new one, as long as there are, often enough for all to have spoken; else one just heard, or any."""
+        rng = self._rng
+        if self._unseen and (not self._seen or rng.random() < self._share_of_new):
+            session = self._unseen.pop()
+            self._seen.append(session)
+        else:
+            session = rng.choice(self._recent if rng.random() < 0.5 else self._seen)
+        self._recent.append(session)
+        return session
+
+    def arrival(self, number: int, at: float, session: int, *, alone: bool = False) -> Arrival:
+        """What that session asks at that time."""
+        rng = self._rng
+        turn = min(rng.expovariate(1 / self._turn), _LONGEST_TURNS * self._turn) if self._turn else 0.0
+        return Arrival(
+            number=number,
+            at=at,
+            session=f"s{session:05}",
+            role=self.role(session),
+            priority=rng.choices(_PRIORITIES, _PRIORITY_WEIGHTS)[0],
+            turn=round(turn, 3),
+            alone=alone,
+        )
+
+
+def mixed_with_wicked(
+    arrivals: Iterator[Arrival], wicked: Preparation, rng: Random, sessions: int
+) -> Iterator[Arrival]:
+    """The same arrivals, some of which (``wicked.share``) go to profiles whose workers misbehave."""
+    if not wicked.profiles:
+        yield from arrivals
+        return
+    prompts = itertools.cycle(wicked.prompts)
+    for arrival in arrivals:
+        if rng.random() >= wicked.share:
+            yield arrival
+            continue
+        agent, role = rng.choice(wicked.profiles)
+        session = f"wicked-{agent}-{role}-{rng.randrange(sessions):03}"
+        yield msgspec.structs.replace(
+            arrival, session=session, agent=agent, role=role, prefix=next(prompts), wicked=True
+        )

@@ -1,0 +1,230 @@
+"""The supervisor that is driven: a real ``pool run`` in a folder of its own, its lives, what is left after each."""
+
+import contextlib
+import functools
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import trio
+
+from errors import PoolError
+from stress.facts import Fact, Injected, Left, LifeBegan, LifeEnded, WorkerProcess
+from stress.faults.port import Preparation
+from stress.processes import Household, find_supervisor, signal_process
+
+__all__ = ["OwnTarget"]
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_GONE_SECONDS = 2.0
+"""After the end of a supervisor nothing of it may be left for longer."""
+_LOG_LINES = 40
+_LINE_BYTES = 64 * 1024
+
+
+class _Life:
+    """One supervisor process. ``told``: somebody has had it end."""
+
+    def __init__(self, number: int, process: trio.Process) -> None:
+        self.number = number
+        self.process = process
+        self.ready = trio.Event()
+        self.ended = trio.Event()
+        self.told = False
+        self.household: Household | None = None
+
+
+class OwnTarget:
+    """One data directory and the supervisors that live on it, one after the other; a ``faults.port.Target``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: str,
+        preparations: Iterable[Preparation],
+        *,
+        clock: Callable[[], float],
+        tell: Callable[[Fact], None],
+    ) -> None:
+        """``folder`` must exist and have a short path; ``settings`` is the text of the settings file."""
+        self.folder = folder
+        self.data_dir = folder / "data"
+        self.socket = folder / "s"
+        self.log = folder / "log.jsonl"
+        (folder / "pool.toml").write_text(settings, encoding="utf-8")
+        self._wrapper = [word for preparation in preparations for word in preparation.wrapper]
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith("POOL_")}
+        for preparation in preparations:
+            self._env |= preparation.env
+        self._clock = clock
+        self._tell = tell
+        self._life: _Life | None = None
+        self._lives = 0
+        self._began = trio.Event()
+        self._nursery: trio.Nursery
+        self._log_tail: deque[str] = deque(maxlen=_LOG_LINES)
+
+    # --- its lives ----------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start the first one and keep what belongs to it going; cancelled, it ends whatever lives."""
+        async with trio.open_nursery() as self._nursery:
+            try:
+                await self.restart()
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                await self._end_by_force()
+
+    async def restart(self) -> None:
+        """Start the next one and wait until it is ready. Raises PoolError with its last words."""
+        process = await trio.lowlevel.open_process(
+            [*self._wrapper, sys.executable, "-P", "-m", "cli", "run", *self._place()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=self._env,
+            start_new_session=True,
+        )
+        self._lives += 1
+        life = self._life = _Life(self._lives, process)
+        self._nursery.start_soon(self._read_log, life)
+        self._nursery.start_soon(self._watch_end, life)
+        with trio.move_on_after(_START_SECONDS):
+            await life.ready.wait()
+        if life.household is None:
+            raise PoolError(f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}")
+        self._tell(LifeBegan(t=self._clock(), life=life.number, supervisor=life.household.supervisor))
+        self._began.set()
+        self._began = trio.Event()
+
+    async def kill(self, number: int) -> int:
+        """Send the supervisor a signal and wait for its end; its exit code."""
+        life = self._life
+        if life is None:
+            raise PoolError("there is no supervisor to be signalled")
+        life.told = True
+        supervisor = life.process.pid if life.household is None else life.household.supervisor
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(supervisor, number)
+        await life.ended.wait()
+        return life.process.returncode or 0
+
+    async def stop(self, number: int, seconds: float = _STOP_SECONDS) -> None:
+        """End it in good order, and wait until what is left has been counted. Raises TimeoutError."""
+        with trio.move_on_after(seconds) as scope:
+            await self.kill(number)
+        if scope.cancelled_caught:
+            raise TimeoutError(f"the supervisor still runs {seconds:g} s after it was told to end")
+
+    async def ready(self) -> Path:
+        """The socket, as soon as somebody listens on it."""
+        while self._life is None or not self._life.ready.is_set() or self._life.ended.is_set():
+            await self._began.wait()
+        return self.socket
+
+    # --- what a fault may ask -----------------------------------------------------------------------------------------
+
+    @property
+    def supervisor(self) -> int | None:
+        """Its pid; None while there is none."""
+        household = self.household
+        return None if household is None else household.supervisor
+
+    @property
+    def household(self) -> Household | None:
+        """Its processes; None while there is none."""
+        life = self._life
+        return None if life is None or life.ended.is_set() else life.household
+
+    @property
+    def life(self) -> int:
+        """How many supervisors there have been."""
+        return self._lives
+
+    def workers(self) -> list[WorkerProcess]:
+        """Its live workers now."""
+        return [] if self.household is None else list(self.household.look().workers)
+
+    def signal(self, process: WorkerProcess, number: int) -> bool:
+        """Signal that very process; whether it was there."""
+        return signal_process(process, number)
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+        return self._clock()
+
+    def tell(
+        self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
+    ) -> None:
+        """Write down what is injected."""
+        self._tell(
+            Injected(t=self._clock(), fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
+        )
+
+    def log_tail(self) -> str:
+        """The last lines that a supervisor wrote."""
+        return "".join(self._log_tail)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _place(self) -> list[str]:
+        places = {"--config": self.folder / "pool.toml", "--data-dir": self.data_dir, "--socket": self.socket}
+        return [word for flag, path in places.items() for word in (flag, str(path))]
+
+    async def _read_log(self, life: _Life) -> None:
+        """Until the supervisor and whoever shares its stderr are gone."""
+        stderr = life.process.stderr
+        if stderr is None:
+            raise RuntimeError("the supervisor's stderr is no pipe")
+        rest = b""
+        async with stderr, await trio.open_file(self.log, "ab") as log:
+            async for chunk in stderr:
+                await log.write(bytes(chunk))
+                *lines, rest = (rest + bytes(chunk)).split(b"\n")
+                for line in lines:
+                    self._log_tail.append(line[:_LINE_BYTES].decode(errors="replace") + "\n")
+                    if b'"event":"ready"' in line:
+                        self._come_alive(life)
+        life.ready.set()
+
+    def _come_alive(self, life: _Life) -> None:
+        if life.household is None:
+            life.household = Household(find_supervisor(life.process.pid))
+        life.ready.set()
+
+    async def _watch_end(self, life: _Life) -> None:
+        await life.process.wait()
+        if life.household is None:
+            return
+        life.ended.set()
+        code = life.process.returncode or 0
+        self._tell(LifeEnded(t=self._clock(), life=life.number, code=code, told=life.told))
+        self._nursery.start_soon(self._count_what_is_left, life.number, life.household)
+        if not life.told:
+            await self.restart()  # so that what else there is to be seen is seen
+
+    async def _count_what_is_left(self, life: int, household: Household) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(_GONE_SECONDS)
+            left = await trio.to_thread.run_sync(functools.partial(household.left))
+            self._tell(Left(t=self._clock(), life=life, seconds=_GONE_SECONDS, pids=tuple(left)))
+
+    async def _end_by_force(self) -> None:
+        """Whatever has gone wrong: no process is left behind."""
+        life = self._life
+        if life is None:
+            return
+        with trio.CancelScope(shield=True):
+            if life.process.returncode is None:
+                life.told = True
+                life.process.terminate()
+                with trio.move_on_after(_STOP_SECONDS):
+                    await life.process.wait()
+                if life.process.returncode is None:
+                    life.process.kill()
+                    await life.process.wait()

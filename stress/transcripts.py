@@ -1,0 +1,53 @@
+"""Reads the transcripts that a run has left: where each request's prompt stands, and how often."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stress.facts import Transcribed
+from stress.nonces import Nonces
+
+__all__ = ["read_transcripts"]
+
+
+class _Message(msgspec.Struct):
+    role: str = ""
+    content: Any = None
+
+
+class _Line(msgspec.Struct):
+    message: _Message | None = None
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def read_transcripts(
+    folder: Path, owners: Mapping[str, str], sessions: Mapping[int, str], nonces: Nonces, t: float
+) -> Iterator[Transcribed]:
+    """What stands where; reads files. ``owners``: path of a transcript to its session; ``sessions``: of each request.
+
+    A file without an owner, as one that was set aside, is its first prompt's session's.
+    """
+    own, foreign = Counter[int](), Counter[int]()
+    for path in sorted(folder.rglob("*.jsonl")):
+        session = owners.get(str(path))
+        for number in _prompts(path, nonces):
+            session = session or sessions.get(number)
+            (own if sessions.get(number) == session else foreign)[number] += 1
+    for number in sessions:
+        yield Transcribed(t=t, number=number, own=own[number], foreign=foreign[number])
+
+
+def _prompts(path: Path, nonces: Nonces) -> Iterator[int]:
+    """The requests whose prompts stand in a file; one that was cut off by a kill has a last line that is none."""
+    with path.open("rb") as lines:
+        for line in lines:
+            if b'"user"' not in line or not line.endswith(b"\n"):
+                continue
+            message = _decode(line).message
+            if message is not None and message.role == "user":
+                yield from nonces.find(str(message.content)).numbers
