@@ -87,9 +87,9 @@ class Budget:
         return self.state is BreakerState.OPEN
 
     def clean(self, now: float, window: float) -> bool:
-        """Whether nothing is remembered that could still matter."""
+        """Whether nothing is remembered that could still matter; nor does a trial that nobody asks for."""
         return (
-            self.state is BreakerState.CLOSED
+            self.state is not BreakerState.OPEN
             and self.retry_at <= now
             and not (self._failures and self._failures[-1] > now - window)
         )

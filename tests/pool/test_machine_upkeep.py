@@ -328,6 +328,16 @@ def test_a_failing_profile_is_forgotten_only_after_its_failures_are_too_old() ->
     assert len(world.machine._state.kinds) == 0
 
 
+def test_so_is_one_whose_breaker_opened_and_that_nobody_tried_again() -> None:
+    world = World(breaker_failures=1)
+    world.acquire("s")
+    world.exit("w1")
+    assert world.machine.snapshot(world.now).profiles[0].breaker == "open"
+    world.pass_time(1000.0)
+    assert not world.machine._state.kinds
+    assert world.machine.next_wakeup() is None
+
+
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 
