@@ -2,14 +2,26 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 
 import pytest
 
 from errors import AcquireTimeout
+from pool import stimuli
+from pool.fleet import Fleet
+from pool.index import AvailableIndex
+from pool.leases import Leases
+from pool.settings import PoolSettings
+from pool.state import State
 from tests.pool.world import World, make_profile
-from tests.sim.simulation import Faults, Simulation
+from tests.sim import promises
+from tests.sim.__main__ import main
+from tests.sim.faults import ALL_FAULTS, Fault, named_faults
+from tests.sim.loads import LOADS, Ask, Event, Load, Scale
+from tests.sim.simulation import Simulation
+from tests.sim.verdict import judge
 
-NO_FAULTS = Faults(start=0.0, reset=0.0, death=0.0, cancel=0.0)
+SMALL = Scale(sessions=400, workers=8, turn=3.0)
 
 
 @contextmanager
@@ -21,69 +33,52 @@ def named(seed: int) -> Iterator[int]:
         raise
 
 
-def mean(waits: list[float]) -> float:
-    return sum(waits) / len(waits)
+def simulate(
+    seed: int, load: str, hours: float, faults: tuple[str, ...] = (), *, scale: Scale = SMALL, haste: float = 1.0
+) -> Simulation:
+    sim = Simulation(seed, LOADS[load], scale, named_faults(faults, seed, haste))
+    sim.run(hours)
+    return sim
 
 
-def test_ten_thousand_sessions_share_sixty_four_workers_without_anybody_timing_out() -> None:
+# --- the loads --------------------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_sessions_share_sixty_four_workers_without_anybody_waiting_in_vain() -> None:
     with named(1) as seed:
-        sim = Simulation(
-            seed, sessions=10_000, utilisation=0.8, faults=NO_FAULTS, max=64, spawn_burst=8, spawn_rate=4.0
-        )
-        sim.run(30_000)
-        counters = sim.machine.snapshot(sim.now).counters
-        assert sim.timeouts == 0
-        assert counters.spawned < 1000, "a rebind is a reset, not a new process"
-        assert mean(sim.waits[10]) <= mean(sim.waits[3])
+        sim = simulate(seed, "L1", 0.15, scale=Scale())
+        assert judge(sim).shortfalls == ()
+        assert sim.totals["spawned"] < 1000, "a rebind is a reset, not a new process"
+        assert sim.machine.snapshot(sim.now).counters.parked > 500
 
 
-def test_the_same_with_deaths_failed_starts_failed_resets_and_cancelled_requests() -> None:
+def test_the_same_with_every_fault_at_once() -> None:
     with named(2) as seed:
-        sim = Simulation(
-            seed,
-            sessions=10_000,
-            utilisation=0.8,
-            faults=Faults(),
-            strays=0.02,
-            max=64,
-            spawn_burst=8,
-            spawn_rate=4.0,
-            waiting_capacity=200,
-            reserve=4,
-        )
-        sim.run(30_000)
-        counters = sim.machine.snapshot(sim.now).counters
-        assert counters.lost > 0
-        assert counters.exits["resume"] > 0
-        assert counters.expired < 0.02 * 30_000
+        sim = simulate(seed, "L1", 0.15, ALL_FAULTS, scale=Scale())
+        assert judge(sim).shortfalls == ()
 
 
-def test_an_overloaded_pool_refuses_some_and_serves_as_many_as_it_can() -> None:
+@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("faults", [(), ALL_FAULTS], ids=["without faults", "with every fault"])
+def test_every_load_is_borne_by_a_small_pool(load: str, faults: tuple[str, ...]) -> None:
     with named(3) as seed:
-        sim = Simulation(
-            seed, sessions=2_000, utilisation=4.0, faults=Faults(), max=16, waiting_capacity=50, spawn_rate=4.0
-        )
-        sim.run(8_000)
-        counters = sim.machine.snapshot(sim.now).counters
-        assert counters.refused + counters.expired > 0.1 * 8_000
-        assert sum(counters.grants.values()) > 0.5 * 8_000
-        assert len(sim.waits[10]) > 1.2 * len(sim.waits[3]), "the more important are served more often"
+        sim = simulate(seed, load, 0.25, faults, haste=0.125)  # as many faults to each worker as in a large pool
+        assert judge(sim).shortfalls == ()
 
 
-def test_thousands_who_come_at_once_are_all_served_or_told() -> None:
+@pytest.mark.parametrize("fault", ALL_FAULTS)
+def test_every_fault_strikes_and_breaks_no_promise(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    wait = Fault._wait
+
+    def count(self: Fault, sim: Simulation) -> None:
+        waits.append(sim.now)
+        wait(self, sim)
+
+    monkeypatch.setattr(Fault, "_wait", count)
     with named(4) as seed:
-        sim = Simulation(
-            seed,
-            sessions=3_200,
-            utilisation=1.0,
-            faults=NO_FAULTS,
-            max=64,
-            waiting_timeout=3600.0,
-            waiting_capacity=4_000,
-        )
-        sim.crowd(3_200)
-        sim.finish()
-        assert sum(map(len, sim.waits.values())) == 3_200
+        simulate(seed, "L1", 0.1, (fault,), haste=20.0)
+    assert len(waits) > 5
 
 
 @pytest.mark.parametrize("seed", range(10, 16))
@@ -91,11 +86,9 @@ def test_small_pools_with_every_limit_in_force_and_many_faults_keep_their_promis
     with named(seed):
         sim = Simulation(
             seed,
-            sessions=40,
-            utilisation=1.0,
-            faults=Faults(start=0.1, reset=0.05, death=0.05, cancel=0.1),
-            strays=0.1,
-            max=5 + seed % 3,
+            LOADS["L1"],
+            Scale(sessions=40, workers=5 + seed % 3, turn=2.0),
+            named_faults(ALL_FAULTS, seed, 3.0),
             min=1,
             reserve=seed % 2,
             max_per_agent=4,
@@ -109,16 +102,133 @@ def test_small_pools_with_every_limit_in_force_and_many_faults_keep_their_promis
             breaker_failures=3,
             waiting_capacity=20,
         )
-        sim.run(1_500)
+        sim.run(0.2)
+        assert sim.totals["granted"] > 500
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    def history() -> list[tuple[str, dict[str, object]]]:
-        sim = Simulation(7, sessions=50, utilisation=1.0, faults=Faults(), strays=0.1, max=4)
-        sim.run(300)
-        return sim.events
+    def history() -> tuple[object, ...]:
+        sim = simulate(7, "L1", 0.1, ALL_FAULTS, haste=5.0)
+        return sim.now, sim.totals, sim.waits, sim.spawn_times, sim.events
 
     assert history() == history()
+
+
+def test_a_profile_whose_starts_all_fail_costs_the_others_nothing() -> None:
+    class Broken(Simulation):
+        broken = True
+
+        def come_up(self, worker: str) -> None:
+            paper = self.workers.get(worker)
+            fails = paper is not None and not paper.stopping and paper.profile.signature == rare
+            if fails and self.broken:
+                self.start_failures = 1.0
+            super().come_up(worker)
+            self.start_failures = 0.0
+
+    class Whole(Broken):
+        broken = False
+
+    def p99_of_others(kind: type[Broken]) -> float:
+        with named(8) as seed:
+            sim = kind(seed, LOADS["L1"], Scale(sessions=2_000, workers=32, turn=5.0))
+            sim.run(0.25)
+        assert (sim.totals["refused: profile_broken"] > 50) == kind.broken
+        others = sorted(wait for name, waits in sim.waits_of.items() if name != rare for wait in waits)
+        return others[len(others) * 99 // 100]
+
+    rare = make_profile("b").signature
+    assert p99_of_others(Broken) <= 2 * p99_of_others(Whole)
+
+
+# --- the checks -------------------------------------------------------------------------------------------------------
+
+
+def strays(rng: Random, scale: Scale) -> Iterator[Event]:
+    """Few sessions, which come with another profile each time, and do not mind another turn of theirs."""
+    asks = LOADS["L1"].events(rng, scale._replace(sessions=20))
+    return (event._replace(stray=True) for event in asks if isinstance(event, Ask))
+
+
+def test_sessions_that_come_with_another_profile_each_time_are_served() -> None:
+    with named(6) as seed:
+        sim = Simulation(seed, Load(name="strays", about="", events=strays), SMALL)
+        sim.run(0.3)
+        assert judge(sim).in_vain < 0.1 * sim.request_count
+        assert sim.machine.snapshot(sim.now).counters.grants["bound"] > 100
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "complaint"),
+    [
+        (State, "expire", "still waits"),
+        (State, "finish", None),
+        (Fleet, "_lose_holds", None),
+        (AvailableIndex, "match_free", "waits beside"),
+        (Leases, "settle", "waits behind|waits beside"),
+    ],
+)
+def test_a_machine_that_leaves_out_one_step_is_found_out(
+    where: type, what: str, complaint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, what, lambda *_: None)
+    monkeypatch.setattr(promises, "FULL_SCAN_EVERY", 20)
+    load = LOADS["L2"] if where is State else Load(name="strays", about="other profiles all the time", events=strays)
+    sim = Simulation(5, load, SMALL, named_faults(("F1", "F2"), 5), session_idle_timeout=2.0)
+    with pytest.raises((AssertionError, KeyError, RuntimeError), match=complaint):
+        sim.run(0.3)
+
+
+def test_too_many_starts_in_a_window_are_noticed() -> None:
+    sim = Simulation(1, LOADS["L3"], SMALL)
+    sim.machine.handle(stimuli.Reconfigure(PoolSettings(max=8, spawn_burst=100, spawn_rate=100.0)), 0.0)
+    sim.settings = PoolSettings(max=8, spawn_burst=2, spawn_rate=1.0)
+    sim.promises = type(sim.promises)(sim)
+    with pytest.raises(AssertionError, match="starts since"):
+        sim.run(0.1)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_a_line_for_each_run_and_repeats_it_exactly(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--seed", "9", "--load", "L1,L5", "--hours", "0.05", "--sessions", "50", "--workers", "4", "--faults", "F1"]
+    assert main(line) == 0
+    first = capsys.readouterr().out.splitlines()
+    assert main(line) == 0
+    second = capsys.readouterr().out.splitlines()
+    assert [row.split()[:-1] for row in first] == [row.split()[:-1] for row in second]
+    assert [row.split()[:3] for row in first[1:]] == [["L1", "F1", "9"], ["L5", "F1", "9"]]
+
+
+def test_a_broken_promise_is_printed_with_its_story_its_seed_and_how_to_see_it_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(State, "expire", lambda *_: None)
+    line = ["--seed", "9", "--load", "L2", "--faults", "none", "--hours", "0.05", "--sessions", "50", "--workers", "4"]
+    with pytest.raises(AssertionError):
+        main(line)
+    told = capsys.readouterr().err
+    assert "-> " in told
+    assert "still waits, its deadline was" in told
+    again = "--seed 9 --load L2 --faults none --hours 0.05 --sessions 50 --workers 4 --turn 10"
+    assert f"seed 9 failed; to see it again: python -m tests.sim {again}" in told
+
+
+def test_a_pool_that_does_too_little_fails_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["--load", "L1", "--faults", "none", "--hours", "1", "--sessions", "30", "--workers", "2", "--turn", "90"]
+    assert main(line) == 1
+    assert "waited in vain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--load", "L9"), ("--faults", "F1,F8")])
+def test_unknown_loads_and_faults_are_named(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([option, value])
+    assert "there is no" in capsys.readouterr().err
+
+
+# --- ageing -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_waiter_with_enough_time_is_never_starved_by_higher_priorities() -> None:
