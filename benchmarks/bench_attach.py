@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks.harness import Result, median, percentile, result
+from benchmarks.supervisor import running
 from doors.control_client import ControlClient
 
 _POOL = str(Path(sys.executable).parent / "pool")
@@ -19,11 +20,13 @@ _ROUNDS = 10
 _TRIPS = 100
 _STARTS = 7
 _PIECES = 20_000
+_SETTINGS = "[pool]\nmin = 2\n"
 
 
 def run() -> list[Result]:
-    with tempfile.TemporaryDirectory(prefix="pool-") as folder, _supervisor(Path(folder)) as socket:
-        return [*_requests(socket), *_starts(), *_streams()]
+    with tempfile.TemporaryDirectory(prefix="pool-") as folder, running(Path(folder), _SETTINGS) as supervisor:
+        os.environ["POOL_SOCKET"] = str(supervisor.socket)
+        return [*_requests(supervisor.socket), *_starts(), *_streams()]
 
 
 # --- one request ------------------------------------------------------------------------------------------------------
@@ -157,22 +160,6 @@ def _pipes(program: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes]]:
     assert program.stdin is not None
     assert program.stdout is not None
     return program.stdin, program.stdout
-
-
-@contextmanager
-def _supervisor(folder: Path) -> Iterator[Path]:
-    socket = folder / "s"
-    os.environ["POOL_SOCKET"] = str(socket)
-    command = [_POOL, "run", "--data-dir", str(folder / "data"), "--socket", str(socket), "--min", "2"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        try:
-            for line in process.stderr:
-                if b'"event":"ready"' in line:
-                    break
-            yield socket
-        finally:
-            process.terminate()
 
 
 def _timed(act: Callable[[], object]) -> float:

@@ -4,21 +4,17 @@ A supervisor of its own, workers that answer at once. The hour of beats is simul
 happens, a gateway that answers at once stands for the rest.
 """
 
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import trio
 from trio.testing import MockClock
 
-from benchmarks import stream_worker
 from benchmarks.harness import Result, median, percentile, result
+from benchmarks.supervisor import STREAMING_AGENT, Supervisor, running
 from doors.control_client import ControlClient, Subscription
 from heartbeat.beats import BeatPorts
 from heartbeat.delivery.channel import Alert
@@ -27,8 +23,6 @@ from heartbeat.service import open_heartbeat
 from heartbeat.settings import HeartbeatSettings
 from wire.units import Seconds
 
-_POOL = (sys.executable, "-P", "-m", "cli")
-_LIMIT = 60.0
 _WAKES = 30
 _MANY = 10_000
 _IDLE_SECONDS = 4.0
@@ -36,8 +30,7 @@ _HOUR = 3600.0
 _SETTINGS = f"""
 [pool]
 max = 2
-[agents.main]
-command = ["{sys.executable}", "-P", "{Path(stream_worker.__file__)}"]
+{STREAMING_AGENT}
 [agents.defaults.heartbeat]
 enabled = true
 every = "1d"
@@ -47,14 +40,11 @@ every = "1d"
 def run() -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="pool-bench-") as place:
         where = Path(place)
-        few, many = where / "few.toml", where / "many.toml"
-        few.write_text(_SETTINGS)
-        many.write_text(_SETTINGS + _much())
-        with _supervisor(where / "a", few) as process:
-            wakes = _wakes(where / "a")
-            idle = _idle(process)
-        with _supervisor(where / "b", many) as process:
-            busy = _idle(process)
+        with running(where / "a", _SETTINGS) as supervisor:
+            wakes = _wakes(supervisor.socket)
+            idle = _idle(supervisor)
+        with running(where / "b", _SETTINGS + _much()) as supervisor:
+            busy = _idle(supervisor)
     name = "ms of CPU a second without them"
     cost = result(
         f"idle with {_MANY:,} heartbeats and jobs", busy, "ms/s", baseline=idle, baseline_name=name, at_most=5
@@ -68,30 +58,12 @@ def _much() -> str:
     return "".join([*agents, *jobs])
 
 
-@contextmanager
-def _supervisor(where: Path, settings: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A real ``pool run``, ready."""
-    where.mkdir()
-    command = [*_POOL, "run", "--config", str(settings), "--data-dir", str(where), "--socket", str(where / "s")]
-    with (where / "log").open("ab") as log, subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL) as process:
-        try:
-            deadline = time.monotonic() + _LIMIT
-            while not (where / "s").exists():
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError((where / "log").read_text())
-                time.sleep(0.01)
-            yield process
-        finally:
-            process.terminate()
-            process.wait(_LIMIT)
-
-
 # --- a wake -----------------------------------------------------------------------------------------------------------
 
 
-def _wakes(where: Path) -> list[Result]:
+def _wakes(path: Path) -> list[Result]:
     """Each in a session of its own, one after the other: the pool is idle."""
-    with ControlClient(where / "s") as client:
+    with ControlClient(path) as client:
         client.call("prompt", {"session": "warm", "text": "hello"})
         pings = [_time(client, "ping", {}) for _ in range(_WAKES)]
         beats = _Beats(client.subscribe({"kinds": ["run:start"]}))
@@ -132,13 +104,12 @@ def _time(client: ControlClient, method: str, params: dict[str, Any]) -> float:
 # --- idle -------------------------------------------------------------------------------------------------------------
 
 
-def _idle(process: "subprocess.Popen[bytes]") -> float:
+def _idle(supervisor: Supervisor) -> float:
     """Milliseconds of CPU that the supervisor takes in a second of doing nothing."""
-    supervisor = psutil.Process(process.pid)
     time.sleep(1.0)  # the start comes to its end
-    before = supervisor.cpu_times()
+    before = supervisor.process.cpu_times()
     time.sleep(_IDLE_SECONDS)
-    after = supervisor.cpu_times()
+    after = supervisor.process.cpu_times()
     taken = after.user + after.system - before.user - before.system
     return max(round(taken, 3), 0.0) * 1000 / _IDLE_SECONDS
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import trio
 
 from benchmarks.harness import Result, best_of, median, result
+from benchmarks.promises import Promise
 from pool import LocalLauncher, Pool, PoolSettings
 from pool.stimuli import ForgetSession
 from profiles import CapabilityProfile, ProfilesSettings, build_profile
@@ -38,7 +39,7 @@ async def _acquire_idle(profile: CapabilityProfile) -> list[Result]:
                 bare.append(await _two_round_trips(lease.request))
             pool.tell(ForgetSession(f"s{number}"))
             assert pool.statistics().workers[0].session is None
-    return [_beside_bare("acquire on an idle exact worker, with its reset, p50", taken[1:], bare[1:], at_most=3.0)]
+    return [_beside_bare(Promise.ACQUIRE_IDLE, taken[1:], bare[1:], at_most=3.0)]
 
 
 async def _rebind(profile: CapabilityProfile) -> list[Result]:
@@ -54,7 +55,7 @@ async def _rebind(profile: CapabilityProfile) -> list[Result]:
             async with pool.lease("ab"[number % 2], profile) as lease:
                 taken.append((time.perf_counter() - started) * 1e6)
                 bare.append(await _two_round_trips(lease.request))
-    return [_beside_bare("rebind of a quiescent worker to a parked session, p50", taken, bare, at_most=4.0)]
+    return [_beside_bare(Promise.REBIND, taken, bare, at_most=4.0)]
 
 
 async def _two_round_trips(request: Callable[[str], Awaitable[object]]) -> float:
@@ -64,9 +65,15 @@ async def _two_round_trips(request: Callable[[str], Awaitable[object]]) -> float
     return (time.perf_counter() - started) * 1e6
 
 
-def _beside_bare(name: str, taken: list[float], bare: list[float], *, at_most: float) -> Result:
+def _beside_bare(promise: Promise, taken: list[float], bare: list[float], *, at_most: float) -> Result:
     return result(
-        name, median(taken), "us", baseline=median(bare), baseline_name="us two bare round trips", ratio_at_most=at_most
+        "p50",
+        median(taken),
+        "us",
+        promise=promise,
+        baseline=median(bare),
+        baseline_name="us two bare round trips",
+        ratio_at_most=at_most,
     )
 
 
@@ -95,9 +102,10 @@ def _first_ping() -> list[Result]:
     samples = [ping() for _ in range(15)]
     return [
         result(
-            "bundled agent: spawn to first ping answered, p50",
+            "p50",
             median(samples) * 1e3,
             "ms",
+            promise=Promise.FIRST_PING,
             baseline=best_of(10, nothing) * 1e3,
             baseline_name="ms python -c pass",
             at_most=150.0,

@@ -16,6 +16,7 @@ import trio
 
 from benchmarks import echo_worker
 from benchmarks.harness import Result, best_of, median, percentile, result
+from benchmarks.promises import Promise
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.native import NativeDialect
@@ -70,24 +71,27 @@ def _round_trips() -> list[Result]:
     name = "us blocking ping-pong"
     return [
         result(
-            "warm round trip, two CPUs, p50",
+            "two CPUs, p50",
             median(ours),
             "us",
+            promise=Promise.ROUND_TRIP,
             baseline=median(base),
             baseline_name=name,
             ratio_at_most=2.0,
         ),
         result(
-            "warm round trip, two CPUs, p99",
+            "two CPUs, p99",
             percentile(ours, 0.99),
             "us",
+            promise=Promise.ROUND_TRIP,
             baseline=percentile(base, 0.99),
             baseline_name=name,
         ),
         result(
-            "one CPU: p50 above the ping-pong's",
+            "one CPU, p50 above the ping-pong's",
             median(pinned_ours) - median(pinned_base),
             "us",
+            promise=Promise.ROUND_TRIP,
             baseline=median(pinned_base),
             baseline_name=name,
             at_most=60.0,
@@ -151,15 +155,31 @@ def _streams() -> list[Result]:
         singly = _PIECES / best_of(3, lambda: trio.run(_consume, path, _one_by_one))
     return [
         result(
-            "events, in batches",
+            "in batches",
             batches,
             "/s",
+            promise=Promise.EVENTS,
             baseline=cat,
             baseline_name="/s cat, unread",
             at_least=1_800_000,
         ),
-        result("events, one by one", singly, "/s", baseline=cat, baseline_name="/s cat, unread", at_least=500_000),
-        result("events, in batches", batches, "/s", baseline=loads, baseline_name="/s json.loads a line"),
+        result(
+            "one by one",
+            singly,
+            "/s",
+            promise=Promise.EVENTS,
+            baseline=cat,
+            baseline_name="/s cat, unread",
+            at_least=500_000,
+        ),
+        result(
+            "in batches",
+            batches,
+            "/s",
+            promise=Promise.EVENTS,
+            baseline=loads,
+            baseline_name="/s json.loads a line",
+        ),
     ]
 
 

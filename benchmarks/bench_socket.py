@@ -16,6 +16,7 @@ import trio
 
 from benchmarks import echo_worker
 from benchmarks.harness import Result, best_of, median, percentile, result
+from benchmarks.promises import Promise
 from doors.control import serve_control
 from doors.control_client import ControlClient
 from gateway.caller import Caller
@@ -31,39 +32,45 @@ _SERVER = (sys.executable, "-P", "-m", "benchmarks.bench_socket")
 
 def run() -> list[Result]:
     with _server() as (process, path):
-        return [*ping(process, path), *flood(path), *events(path)]
+        return [*ping(process.pid, path), *flood(path), *events(path)]
 
 
 # --- round trips ------------------------------------------------------------------------------------------------------
 
 
-def ping(process: "subprocess.Popen[bytes]", path: Path) -> list[Result]:
-    """Both ends placed, on two CPUs and on one: where the scheduler puts them decides more than the code does."""
+def ping(server: int, path: Path, promise: Promise | None = None) -> list[Result]:
+    """Of the server with that pid. Both ends placed, on two CPUs and on one: where the scheduler puts them decides
+    more than the code does.
+    """
     cpus = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cpus[:1])
     try:
-        base, ours = _measure_trips(process, path, cpus[-1])
-        pinned_base, pinned_ours = _measure_trips(process, path, cpus[0])
+        base, ours = _measure_trips(server, path, cpus[-1])
+        pinned_base, pinned_ours = _measure_trips(server, path, cpus[0])
     finally:
         os.sched_setaffinity(0, cpus)
-        os.sched_setaffinity(process.pid, cpus)
-    name = "us blocking pipe ping-pong"
+        os.sched_setaffinity(server, cpus)
+    what = "" if promise else "ping through a bare server's socket, "
+    beside: dict[str, Any] = {"promise": promise, "baseline_name": "us blocking pipe ping-pong"}
     return [
-        _trip("ping through the socket, two CPUs, p50", median(ours), median(base), name, ratio_at_most=5.0),
-        _trip("ping through the socket, one CPU, p50", median(pinned_ours), median(pinned_base), name, 5.0),
-        _trip("ping through the socket, two CPUs, p99", percentile(ours, 0.99), percentile(base, 0.99), name),
+        result(f"{what}two CPUs, p50", median(ours), "us", baseline=median(base), ratio_at_most=5.0, **beside),
+        result(
+            f"{what}one CPU, p50",
+            median(pinned_ours),
+            "us",
+            baseline=median(pinned_base),
+            ratio_at_most=5.0,
+            **beside,
+        ),
+        result(f"{what}two CPUs, p99", percentile(ours, 0.99), "us", baseline=percentile(base, 0.99), **beside),
     ]
 
 
-def _trip(name: str, value: float, baseline: float, baseline_name: str, ratio_at_most: float | None = None) -> Result:
-    return result(name, value, "us", baseline=baseline, baseline_name=baseline_name, ratio_at_most=ratio_at_most)
-
-
-def _measure_trips(process: "subprocess.Popen[bytes]", path: Path, cpu: int) -> tuple[list[float], list[float]]:
+def _measure_trips(server: int, path: Path, cpu: int) -> tuple[list[float], list[float]]:
     """Microseconds of the pipe and of the socket, in turns, so that both see the same machine."""
     base: list[float] = []
     ours: list[float] = []
-    os.sched_setaffinity(process.pid, {cpu})
+    os.sched_setaffinity(server, {cpu})
     with (
         subprocess.Popen(_ECHO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as plain,
         _talk(path) as sock,

@@ -107,7 +107,7 @@ def _execute_many(path: Path, rows: Iterator[EventRow]) -> None:
 
 def _opening(path: Path) -> list[Result]:
     """A store of 10,000 sessions and 1,000,000 events, closed in good order; then after a crash, with a full check."""
-    trio.run(_fill, path)
+    fill_store(path)
     clean = best_of(3, lambda: _open_once(path, cleanly=True))
     _open_once(path, cleanly=False)
     crashed = _open_once(path, cleanly=True)
@@ -118,7 +118,15 @@ def _opening(path: Path) -> list[Result]:
     ]
 
 
-async def _fill(path: Path) -> None:
+def fill_store(path: Path) -> None:
+    """Leave a store of 10,000 sessions and 1,000,000 events there, closed in good order."""
+    trio.run(_put_sessions, path)
+    now = int(time.time())
+    with closing(connect_to(path.as_uri())) as connection:
+        connection.execute(_FILL, {"events": _EVENTS, "first": time.time_ns() // 1000, "now": now, "data": _DATA})
+
+
+async def _put_sessions(path: Path) -> None:
     async with open_store(path, _SETTINGS, on_trouble=_fail) as store:
         now = time.time()
         for number in range(_SESSIONS):
@@ -128,14 +136,6 @@ async def _fill(path: Path) -> None:
                     key=key, agent="main", role="default", transcript=f"/t/{key}", created_at=now, updated_at=now
                 )
             )
-    fill(path, _EVENTS)
-
-
-def fill(path: Path, events: int) -> None:
-    """Put so many events into a store that nobody has open."""
-    now = int(time.time())
-    with closing(connect_to(path.as_uri())) as connection:
-        connection.execute(_FILL, {"events": events, "first": time.time_ns() // 1000, "now": now, "data": _DATA})
 
 
 def _open_once(path: Path, *, cleanly: bool) -> float:

@@ -1,0 +1,42 @@
+"""How soon a supervisor serves over what an earlier life has left: 10,000 sessions and 1,000,000 events."""
+
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.bench_store import fill_store
+from benchmarks.harness import Result, result
+from benchmarks.promises import Promise
+from benchmarks.supervisor import STREAMING_AGENT, running
+from doors.control_client import ControlClient
+
+_ROUNDS = 3
+
+
+def run() -> list[Result]:
+    with tempfile.TemporaryDirectory(prefix="pool-") as place:
+        empty = min(_start(Path(place, "empty")) for _ in range(_ROUNDS))
+        full = Path(place, "full")
+        full.mkdir()
+        fill_store(full / "pool.db")
+        _start(full)
+        samples = [_start(full) for _ in range(_ROUNDS)]
+    return [
+        result(
+            "after a clean stop, to the first request served",
+            min(samples),
+            "s",
+            promise=Promise.START,
+            baseline=empty,
+            baseline_name="s over an empty store",
+            at_most=1.0,
+        )
+    ]
+
+
+def _start(where: Path) -> float:
+    """Seconds from nothing to the answer of a first ping."""
+    started = time.perf_counter()
+    with running(where, STREAMING_AGENT) as supervisor, ControlClient(supervisor.socket) as client:
+        client.call("ping")
+        return time.perf_counter() - started
