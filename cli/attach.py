@@ -37,7 +37,9 @@ def attach(
     worker must be like.
     """
     from doors.attach.program import attach as run
+    from doors.hardening import harden
 
+    harden()
     del mode  # there is one
     env = {name: value for name, value in os.environ.items() if name.startswith("PI_")}
     given = {name: value for name, value in options.items() if value is not None}

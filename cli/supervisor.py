@@ -26,8 +26,10 @@ def run(
 ) -> None:
     """Run a supervisor in the foreground, until SIGTERM, Ctrl-C or `pool stop`."""
     import app
+    from doors.hardening import harden
     from doors.paths import resolve_socket
 
+    harden()
     settings = load(config, data_dir, **limits)
     where = Path(settings.data_dir)
     path = resolve_socket(socket, os.environ, settings.socket, where)

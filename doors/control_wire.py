@@ -180,7 +180,10 @@ def _decode(line: bytes) -> Message | Pushed:
 
 
 def connect(path: Path) -> socket.socket:
-    """A connected socket that blocks. Raises NoSupervisor."""
+    """A connected socket that blocks. Raises NoSupervisor, and UsageError where another user listens there.
+
+    Whoever may write to the directory of a socket can listen in a supervisor's place, and would be told everything.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # a blocking connect waits for its turn at a busy supervisor, but not for ever at a stopped one
     _limit_sends(connection, _CONNECT_SECONDS)
@@ -190,7 +193,19 @@ def connect(path: Path) -> socket.socket:
         connection.close()
         raise NoSupervisor(_why_not(path, exc)) from exc
     _limit_sends(connection, 0)
+    uid = peer_of(connection)[1]
+    if uid not in (0, os.geteuid()) and os.geteuid() != 0:
+        connection.close()
+        raise UsageError(f"what listens on {path} belongs to another user ({uid}); it is not asked anything")
     return connection
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Process id and user of whoever listens; where the system cannot tell, a process that is not and ourselves."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return -1, os.geteuid()
+    pid, uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return pid, uid
 
 
 def _limit_sends(connection: socket.socket, seconds: int) -> None:
@@ -213,9 +228,9 @@ def _left(deadline: float | None) -> float | None:
 
 def _open_peer_process(connection: socket.socket) -> int | None:
     """A pidfd of the supervisor's process; None where there is no such thing, or the process has ended."""
-    if not (hasattr(os, "pidfd_open") and hasattr(socket, "SO_PEERCRED")):
+    pid, _uid = peer_of(connection)
+    if pid < 0 or not hasattr(os, "pidfd_open"):
         return None
-    pid, _uid, _gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     try:
         return os.pidfd_open(pid)
     except OSError:

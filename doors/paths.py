@@ -49,12 +49,18 @@ def make_private_dir(path: Path) -> None:
     """Make the directory (mode 0700) unless it is there; raise UsageError when others could replace what lies in it.
 
     The mode of an existing directory is its owner's business, as long as it is not open to all without the sticky bit.
+    Its owner must be ourselves or root, whoever we are: anybody else could be waiting for what is put there.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = path.stat().st_mode
+        status = path.stat()
     except OSError as exc:
         raise UsageError(f"cannot make the directory {path}: {exc.strerror}") from exc
+    mode = status.st_mode
+    if status.st_uid not in (0, os.geteuid()):
+        raise UsageError(
+            f"the directory {path} belongs to another user ({status.st_uid}); chown it, or name one of your own"
+        )
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         raise UsageError(f"the directory {path} can be written by others; run: chmod go-w {path}")
 

@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wire.veil import HIDDEN, Veil
+
 __all__ = ["HIDDEN", "Redactor", "names_a_secret"]
 
-HIDDEN = "***"
 _MAX_CHARS = 4096
 _MAX_ITEMS = 100
 _MAX_DEPTH = 6
 _LARGEST_INT = 2**63
-_SHORTEST_VALUE = 6
-"""Shorter values of an environment are words such as ``1`` and ``true``: hiding those would hide the log."""
 
 _SECRET_WORDS = frozenset(
     {"authorization", "apikey", "cookie", "cookies", "credential", "credentials"}
@@ -53,13 +52,12 @@ class Redactor:
 
     def __init__(self) -> None:
         self._values: set[str] = set()
-        self._hidden: re.Pattern[str] | None = None
+        self._veil = Veil()
 
     def hide(self, values: Iterable[str]) -> None:
         """These values appear in no text from now on."""
-        self._values.update(value for value in values if len(value) >= _SHORTEST_VALUE)
-        longest_first = sorted(self._values, key=len, reverse=True)
-        self._hidden = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._values.update(values)
+        self._veil = Veil(self._values)
 
     def fields(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of an event."""
@@ -67,9 +65,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """One text: bounded, without what looks like a secret, every control code but line ends and tabs visible."""
-        shown = text[: 2 * _MAX_CHARS]  # cut again below, so that no secret is cut before it is known as one
-        if self._hidden is not None:
-            shown = self._hidden.sub(HIDDEN, shown)
+        shown = self._veil.text(text[: 2 * _MAX_CHARS])  # cut again below: no secret is cut before it is known as one
         if _SUSPICIOUS.search(shown):
             for pattern in _SECRET_TEXTS:
                 shown = pattern.sub(rf"\g<1>{HIDDEN}", shown)

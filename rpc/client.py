@@ -24,6 +24,7 @@ from rpc.subscription import Broadcast, Subscription
 from rpc.transport import ExitStatus, Transport
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import ExecExit, Message, Ready
+from wire.veil import Veil
 
 __all__ = ["ClientStatistics", "RpcClient"]
 
@@ -39,13 +40,13 @@ _DRAIN_BYTES = 1024 * 1024  # after the worker's exit: as much as a pipe may hol
 class RpcClient:
     """Speaks with one worker while ``run`` runs; all methods belong to the event loop's thread.
 
-    Attributes:
-        name: the worker's name in messages.
-        settings: limits and times.
-        ended: why there will be no more answers; None while there may be.
+    ``name``: the worker's, in messages. ``ended``: why there will be no more answers; None while there may be.
     """
 
-    def __init__(self, transport: Transport, dialect: Dialect, settings: RpcSettings, *, name: str) -> None:
+    def __init__(
+        self, transport: Transport, dialect: Dialect, settings: RpcSettings, *, name: str, veil: Veil | None = None
+    ) -> None:
+        """``veil`` hides what errors may not repeat."""
         self.name = name
         self.settings = settings
         self.ended: PoolError | None = None
@@ -54,8 +55,9 @@ class RpcClient:
         self._framer = LineFramer(settings.max_line_bytes)
         self._outbox = Outbox(transport, settings.send_queue_bytes)
         self._broadcast = Broadcast(max_events=settings.subscriber_events, max_bytes=settings.subscriber_bytes)
-        self._pending = PendingRequests(name, dialect.forget)
-        self._contamination = Contamination(settings.max_contaminated_lines)
+        self._veil = veil or Veil()
+        self._pending = PendingRequests(name, dialect.forget, self._veil)
+        self._contamination = Contamination(settings.max_contaminated_lines, self._veil)
         self._alarm = Alarm()
         self._reading = trio.CancelScope()
         self._cause: ProtocolViolation | ExitStatus | None = None
@@ -97,7 +99,7 @@ class RpcClient:
             await self._ready_or_ended.wait()
         if self.ended is None and self._notices.ready is not None:
             return self._notices.ready
-        reason = self._notices.start_failure or f"it was not ready after {timeout:g} s"
+        reason = self._veil.text(self._notices.start_failure or f"it was not ready after {timeout:g} s")
         raise why_not_ready(self.name, self.ended, reason, self._transport.stderr_tail()) from self.ended
 
     async def wait_ended(self) -> PoolError:
@@ -155,9 +157,8 @@ class RpcClient:
         try:
             return msgspec.json.decode(result, type=kind)
         except DECODE_ERRORS as exc:
-            raise ProtocolViolation(
-                f"worker {self.name} answered {method} in a wrong shape: {exc}", worker=self.name
-            ) from exc
+            text = f"worker {self.name} answered {method} in a wrong shape: {exc}"
+            raise ProtocolViolation(text, worker=self.name) from exc
 
     def submit(
         self,
@@ -172,7 +173,6 @@ class RpcClient:
         """Send a request without waiting for anything, also not for room; the exchange is settled exactly once.
 
         ``raw`` is sent instead where it is given: see ``rpc.dialect.Dialect.forward``.
-
         Raises the error that ended the client, or UsageError from the dialect.
         """
         if self.ended is not None:

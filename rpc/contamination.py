@@ -5,6 +5,7 @@ from collections import deque
 from errors import ProtocolViolation
 from rpc.dialect import Step
 from wire.framing import CONTAMINATION_SAMPLE_BYTES
+from wire.veil import Veil
 
 __all__ = ["Contamination"]
 
@@ -14,8 +15,9 @@ _KEPT_SAMPLES = 8
 class Contamination:
     """Adds up what the dialect found in each block. ``limit`` bad lines in a row are borne, one more is not."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, veil: Veil) -> None:
         self._limit = limit
+        self._veil = veil
         self._run = 0
         self._samples: deque[bytes] = deque(maxlen=_KEPT_SAMPLES)
         self.lines = 0
@@ -32,7 +34,7 @@ class Contamination:
                 self._run = 0
             return
         self.lines += len(step.contaminated)
-        self._samples.extend(step.contaminated)
+        self._samples.extend(map(self._veil.data, step.contaminated))
         if step.messages:
             longest = max(self._run + step.leading_run, step.longest_run, step.contaminated_run)
             self._run = step.contaminated_run
@@ -49,4 +51,4 @@ class Contamination:
         """The stream has ended inside a line."""
         if line:
             self.lines += 1
-            self._samples.append(line[:CONTAMINATION_SAMPLE_BYTES])
+            self._samples.append(self._veil.data(line[:CONTAMINATION_SAMPLE_BYTES]))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from errors import PoolError, RequestTimeout, WorkerRefused
 from rpc.exchange import Deadlines, Exchange
 from wire.messages import Message
+from wire.veil import Veil
 
 __all__ = ["PendingRequests", "own_error"]
 
@@ -13,9 +14,10 @@ __all__ = ["PendingRequests", "own_error"]
 class PendingRequests:
     """Correlates answers with requests by ids made here. ``forget`` tells the dialect that nobody waits any more."""
 
-    def __init__(self, worker: str, forget: Callable[[str], None]) -> None:
+    def __init__(self, worker: str, forget: Callable[[str], None], veil: Veil) -> None:
         self._worker = worker
         self._forget = forget
+        self._veil = veil
         self._exchanges: dict[str | int | None, Exchange] = {}
         self._deadlines = Deadlines(self._exchanges)
         self.requests = 0
@@ -49,11 +51,12 @@ class PendingRequests:
             return
         exchange.fail(
             WorkerRefused(
-                message.error.message or f"worker {self._worker} refused {exchange.method}: {message.error.code}",
+                self._veil.text(message.error.message)
+                or f"worker {self._worker} refused {exchange.method}: {message.error.code}",
                 worker=self._worker,
                 method=exchange.method,
                 worker_code=message.error.code,
-                data=message.error.data or None,
+                data=self._veil.document(message.error.data) or None,
             )
         )
 

@@ -25,6 +25,7 @@ from rpc.settings import RpcSettings
 from rpc.spawn import Started, WorkerSpec, start_process
 from rpc.stderrlog import LineLog, Tail
 from rpc.transport import ExitStatus
+from wire.veil import Veil
 
 __all__ = ["Rung", "WorkerProcess"]
 
@@ -48,6 +49,7 @@ class WorkerProcess:
 
     Attributes:
         worker_id, marker: as in the spec. pid, start_time, identity: which process it is.
+        veil: hides the spec's secrets.
         last_rung: the highest rung of the kill ladder that was used; None if the worker ended by itself.
         remains: what was killed after the worker's own end; set when ``stop`` returns.
     """
@@ -101,8 +103,9 @@ class WorkerProcess:
         self._settings = settings
         self._cgroups = cgroups
         self._cgroup: Cgroup | None = None
+        self.veil = Veil(spec.secrets)
         self._tail = Tail()
-        self._log = LineLog(spec.log_path, settings.log_bytes) if spec.log_path else None
+        self._log = LineLog(spec.log_path, settings.log_bytes, veil=self.veil) if spec.log_path else None
         self._last_output = b""
         self._hunt = Hunt(lambda marker: marker == spec.marker)
         self._abort: Callable[[], Awaitable[object]] | None = None
@@ -179,8 +182,8 @@ class WorkerProcess:
         return self._known_status()
 
     def stderr_tail(self) -> str:
-        """The last text the worker wrote to stderr, at most 64 KiB."""
-        return self._tail.text()
+        """The last text the worker wrote to stderr, at most 64 KiB, without secrets of its environment."""
+        return self.veil.text(self._tail.text())
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     ``marker`` is ``<instance>:<worker_id>`` and stands in ``env`` too, so that every descendant inherits it.
     ``log_path`` takes the worker's stderr, line by line; None keeps only the tail in memory.
+    ``secrets``: values of ``env`` that are hidden in it.
     """
 
     worker_id: str
@@ -42,6 +43,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     env: tuple[tuple[str, str], ...]
     cwd: str
     log_path: Path | None = None
+    secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         # Values of environment variables may be secret, arguments may hold whole system prompts.

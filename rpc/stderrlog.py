@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from wire.veil import Veil
+
 __all__ = ["LineLog", "Tail", "rotated"]
 
 TAIL_BYTES = 64 * 1024
@@ -41,14 +43,15 @@ class Tail:
 class LineLog:
     """Appends whole lines to a file of at most ``limit`` bytes; the file before it is kept as ``NAME.1``.
 
-    A line longer than 64 KiB is written in pieces. ``dropped`` counts lines that could not be written; each block of
-    lines tries afresh, so that the log goes on once there is room again.
+    What ``veil`` knows is hidden. A line longer than 64 KiB is written in pieces. ``dropped`` counts lines that could
+    not be written; each block of lines tries afresh, so that the log goes on once there is room again.
     """
 
-    def __init__(self, path: Path, limit: int, write: Writer = os.write) -> None:
+    def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: Veil | None = None) -> None:
         self._path = path
         self._limit = limit
         self._write = write
+        self._veil = veil or Veil()
         self._fd: int | None = None
         self._size = 0
         self._partial = b""
@@ -77,6 +80,7 @@ class LineLog:
 
     def _append(self, lines: bytes) -> None:
         written = 0
+        lines = self._veil.data(lines)
         if self._is_torn:  # the disk became full in the middle of a line
             lines = b"\n" + lines
         try:

@@ -100,12 +100,16 @@ def _make(path: Path) -> None:
 def read_token(path: Path) -> str:
     """The token in a file. Raises UsageError where it is none, or others may read or change it."""
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):  # a FIFO would have us wait for whoever writes to it
+                raise UsageError(f"the token file {path} is no regular file")
             text = file.read(_MOST_BYTES + 1)
     except OSError as exc:
         raise UsageError(f"cannot read the token file {path}: {exc.strerror}") from exc
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if status.st_uid not in (0, os.geteuid()):
+        raise UsageError(f"the token file {path} belongs to another user, who knows what is in it")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(f"others may use the token file {path}; run: chmod 600 {path}")
     return _checked(text.decode("utf-8", "replace").strip(), f"the token in {path}")
 

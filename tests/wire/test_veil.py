@@ -1,0 +1,48 @@
+"""Values that are hidden: whole, line by line, in bytes, and in documents."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wire.veil import HIDDEN, Veil
+
+
+def test_each_value_is_hidden_wherever_it_stands() -> None:
+    veil = Veil(["canary-1", "canary-2"])
+    assert veil.text("a canary-1, a canary-2 and a canary") == "a ***, a *** and a canary"
+    assert veil.data(b"\xffcanary-1\n") == b"\xff***\n"
+
+
+def test_of_a_value_within_another_the_longer_one_is_hidden_whole() -> None:
+    assert Veil(["secret", "secret-and-more"]).text("secret-and-more") == HIDDEN
+
+
+def test_a_value_of_several_lines_is_hidden_line_by_line_too() -> None:
+    veil = Veil(["-----BEGIN KEY-----\nMIIabcdef\n-----END KEY-----\n"])
+    assert veil.text("it reads MIIabcdef there") == "it reads *** there"
+
+
+def test_words_are_no_secrets() -> None:
+    veil = Veil(["", "1", "true", "debug"])
+    assert veil.text("it is true: debug 1") == "it is true: debug 1"
+    document = {"debug": ["true"]}
+    assert veil.document(document) is document
+
+
+def test_a_document_is_hidden_in_its_names_too_and_keeps_its_other_values() -> None:
+    veil = Veil(["canary-1"])
+    document = {"canary-1": [{"why": "no canary-1", "code": 3, "ok": False, "more": None}]}
+    assert veil.document(document) == {HIDDEN: [{"why": "no ***", "code": 3, "ok": False, "more": None}]}
+
+
+@pytest.mark.parametrize("value", ["(.*)+$[a", "\\d{1,5}", "äöü-€-😀", "\udcff-not-utf-8"])
+def test_a_value_means_itself_whatever_characters_it_has(value: str) -> None:
+    assert Veil([value]).text(f"<{value}>") == f"<{HIDDEN}>"
+    assert Veil([value]).data(b"<" + value.encode("utf-8", "surrogateescape") + b">") == b"<***>"
+
+
+@given(values=st.lists(st.text(min_size=6)), text=st.text())
+def test_no_value_is_left(values: list[str], text: str) -> None:
+    said = text.join(values)
+    veiled = Veil(values).text(said)
+    assert not [value for value in values if value in veiled and "*" not in value]
