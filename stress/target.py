@@ -55,6 +55,7 @@ class OwnTarget:
         self.data_dir = folder / "data"
         self.socket = folder / "s"
         self.log = folder / "log.jsonl"
+        self.ending = trio.Lock()
         (folder / "pool.toml").write_text(settings, encoding="utf-8")
         self._wrapper = [word for preparation in preparations for word in preparation.wrapper]
         self._env = {name: value for name, value in os.environ.items() if not name.startswith("POOL_")}
@@ -165,6 +166,10 @@ class OwnTarget:
         self._tell(
             Injected(t=self._clock(), fault=fault, action=action, worker=worker, pid=pid, seconds=seconds, hurts=hurts)
         )
+
+    def see(self, fact: Fact) -> None:
+        """Write down what somebody else has seen."""
+        self._tell(fact)
 
     def log_tail(self) -> str:
         """The last lines that a supervisor wrote."""

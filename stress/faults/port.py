@@ -10,8 +10,9 @@ from random import Random
 from typing import Any, Protocol
 
 import msgspec
+import trio
 
-from stress.facts import WorkerProcess
+from stress.facts import Fact, WorkerProcess
 from stress.plan import Plan
 
 __all__ = ["Fault", "Preparation", "Stroke", "Target"]
@@ -53,6 +54,8 @@ class Target(Protocol):
     """A directory of its own, where a fault may put files."""
     data_dir: Path
     socket: Path
+    ending: trio.Lock
+    """Held by whoever ends the supervisor and starts the next one."""
 
     @property
     def supervisor(self) -> int | None:
@@ -77,6 +80,9 @@ class Target(Protocol):
         self, fault: str, action: str, *, worker: str = "", pid: int = 0, seconds: float = 0.0, hurts: bool = True
     ) -> None:
         """Write down what has been injected (``stress.facts.Injected``); to be called just before it is done."""
+
+    def see(self, fact: Fact) -> None:
+        """Write down what only the fault can see."""
 
 
 class Fault(Protocol):
