@@ -196,3 +196,15 @@ def test_the_session_is_warm_exactly_while_an_acquire_would_be_granted_at_once()
     assert not world.machine.is_warm("s", make_profile("a", model="large"))
     world.tell(stimuli.Pause())
     assert not world.machine.is_warm("s", A)
+
+
+def test_a_reset_that_was_made_for_another_session_grants_nobody_the_worker() -> None:
+    world = World()
+    request = world.acquire("s", A)
+    world.ready("w1")
+    with pytest.raises(UsageError, match="not being reset for session 't'"):
+        world.tell(stimuli.WorkerResetDone("w1", "t", "t.jsonl"))
+    assert request in world.open_requests
+    world.reset_done("w1")
+    assert request in world.holds
+    assert world.machine.transcript_of("s") == "s.jsonl"

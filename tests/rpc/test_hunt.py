@@ -57,6 +57,16 @@ def test_a_noted_process_is_known_by_its_start_time(child: subprocess.Popen[byte
     assert hunt.kill_all(soon()) == SweepReport(killed=(child.pid,))
 
 
+def test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent() -> None:
+    script = "env -i sleep 1000 & echo $!; wait"
+    environment = {**os.environ, MARKER_VARIABLE: f"hunt-{os.getpid()}:w2"}
+    with subprocess.Popen(["/bin/sh", "-c", script], env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        hidden = int(parent.stdout.readline())
+        report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w2", soon())
+        assert report == SweepReport(killed=tuple(sorted((parent.pid, hidden))))
+
+
 def test_a_sweep_spares_the_one_who_sweeps() -> None:
     script = (
         "import sys, time; sys.path.append(sys.argv[1])\n"
