@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli import attach, config, conversations, cron, events, heartbeat, machine, sessions, supervisor, views
+from cli import attach, config, conversations, cron, events, heartbeat, machine, sessions, stress, supervisor, views
 from errors import PoolError
 
 __all__ = ["main"]
@@ -44,7 +44,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
         views.route,
         views.worker,
     ),
-    "This machine": (config.config, machine.doctor, machine.demo),
+    "This machine": (config.config, machine.doctor, machine.demo, stress.stress),
 }
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _EPILOG = """\b

@@ -43,13 +43,16 @@ class Driver:
         self._news = trio.Event()
         self._hears = trio.Event()
 
-    async def run(self, arrivals: Iterable[Arrival], askers: Callable[[Arrival], Connection] | None = None) -> None:
-        """Make the requests in their time, and wait for their outcomes. ``askers``: who asks, if not one for all."""
+    async def run(self, arrivals: Iterable[Arrival], askers: Callable[[str], Connection | None]) -> None:
+        """Make the requests in their time, and wait for their outcomes.
+
+        ``askers``: who asks for a session, if not one connection for all.
+        """
         for arrival in arrivals:
             if arrival.alone:
                 await self._until_quiet(self._plan.timeout + _PATIENCE)
             await trio.sleep(max(0.0, arrival.at - self._clock()))
-            self._ask(arrival, self.asking if askers is None else askers(arrival))
+            self._ask(arrival, askers(arrival.session) or self.asking)
         await self.settle()
 
     async def hears(self) -> None:

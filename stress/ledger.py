@@ -70,6 +70,10 @@ class Ledger:
         """The id, and idempotency key, of a request."""
         return f"{self._prefix}{number}"
 
+    def number_of(self, run_id: str) -> int | None:
+        """The request of that id; None = somebody else's."""
+        return int(run_id.removeprefix(self._prefix)) if run_id.startswith(self._prefix) else None
+
     def ask(self, arrival: Arrival, timeout: float, t: float) -> dict[str, Any]:
         """Open the request; the parameters of the method ``agent``."""
         self.open[arrival.number] = arrival.session
@@ -132,8 +136,8 @@ class Ledger:
         if event.type in _MOVES:
             why = data.reason or data.cause
             self._tell(Moved(t=t, what=event.type, worker=data.worker or "", session=event.session, why=why))
-        elif event.run_id is not None and event.run_id.startswith(self._prefix):
-            self._hear_of(int(event.run_id.removeprefix(self._prefix)), event, data, t)
+        elif event.run_id is not None and (number := self.number_of(event.run_id)) is not None:
+            self._hear_of(number, event, data, t)
 
     def _close(self, number: int) -> None:
         self.open.pop(number, None)

@@ -4,8 +4,20 @@ from collections import Counter
 from collections.abc import Iterable
 
 from stress.checker import quantile
-from stress.facts import Accepted, Answered, Asked, Delayed, Fact, Injected, LifeBegan, LifeEnded
-from stress.facts import Forgotten, Processes, Refused, Started
+from stress.facts import (
+    Accepted,
+    Answered,
+    Asked,
+    Delayed,
+    Fact,
+    Forgotten,
+    Injected,
+    LifeBegan,
+    LifeEnded,
+    Processes,
+    Refused,
+    Started,
+)
 from stress.outcome import Latencies, Second
 
 __all__ = ["Meter"]

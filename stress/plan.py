@@ -1,5 +1,6 @@
 """From what is asked for on the command line to what is going to be done: loads, faults, sizes, seed. Pure."""
 
+import math
 from fractions import Fraction
 from typing import Literal
 
@@ -29,20 +30,26 @@ FAULTS = {
 }
 _MOST_REQUESTS_A_SECOND = 60.0
 """What two CPUs do without being the bottleneck themselves; a turn costs some 10 ms in all."""
-_OVERHEAD = 0.05
+_OVERHEAD = 0.1
 """Seconds of a worker's time that a turn takes beside what it was told to take."""
-_SHORTEST_TURN = 0.1
+_SHORTEST_TURN = 0.3
 _UTILISATION: dict[LoadName, float] = {"L1": 0.8, "L2": 1.5, "L3": 0.8, "L4": 0.6, "L5": 0.8, "L6": 0.6}
 _TIMEOUTS: dict[LoadName, float] = {"L2": 10.0, "L3": 300.0}
 _LEAST_WORKERS = 4
 _PROFILES = 8
 _FRONT_ENDS = 500
 _BURST_PER_WORKER = 50  # 3,200 waiters for 64 workers
+_BURSTS = 2
+_WITH_FRONT_ENDS = ("L4", "L6")
+_REQUESTS_PER_FRONT_END = 10
 _SOAK_REQUESTS = 1_000_000
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asks for; None = as the load says. ``seconds``: how long there are new requests."""
+    """What somebody asks for; None = as the load says. ``seconds``: how long there are new requests.
+
+    ``scale`` shrinks the sessions, and the workers by its square root: three workers are no pool to learn from.
+    """
 
     load: LoadName = "L1"
     faults: tuple[str, ...] = ()
@@ -56,7 +63,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is going to be done. ``rate``: requests a second; ``turn``: seconds a turn takes on average.
+    """What is going to be done. ``roles``: how the profiles are called; ``turn``: seconds a turn takes on average.
 
     ``seconds``: how long there are new requests, unless ``requests`` of them have been made before; ``timeout`` of each
     request in seconds. ``calm``: seconds at the beginning without any fault, to compare with.
@@ -67,7 +74,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     sessions: int
     workers: int
-    profiles: int
+    roles: tuple[str, ...]
     front_ends: int
     burst: int
     requests: int
@@ -90,14 +97,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def make_plan(wish: Wish) -> Plan:
     """The plan for a wish. Raises UsageError that names the option at fault."""
     _check(wish)
-    workers = wish.workers or max(_LEAST_WORKERS, round(64 * wish.scale))
-    sessions = wish.sessions or max(2 * workers, round(10_000 * wish.scale))
+    workers = wish.workers or max(_LEAST_WORKERS, round(64 * math.sqrt(wish.scale)))
+    front_ends = max(10, round(_FRONT_ENDS * wish.scale))
+    usual_sessions = front_ends if wish.load in _WITH_FRONT_ENDS else max(2 * workers, round(10_000 * wish.scale))
+    sessions = wish.sessions or usual_sessions
     utilisation = _UTILISATION[wish.load]
     turn = max(_SHORTEST_TURN, utilisation * workers / _MOST_REQUESTS_A_SECOND - _OVERHEAD)
     rate = wish.rate or utilisation * workers / (turn + _OVERHEAD)
     if wish.rate:
         turn = max(0.0, utilisation * workers / rate - _OVERHEAD)
-    requests = wish.requests or (2**31 if wish.seconds else _usual_requests(wish, sessions))
+    burst = _BURST_PER_WORKER * workers
+    requests = wish.requests or (2**31 if wish.seconds else _usual_requests(wish, sessions, burst))
     seconds = wish.seconds or requests / rate
     return Plan(
         load=wish.load,
@@ -105,9 +115,9 @@ def make_plan(wish: Wish) -> Plan:
         seed=wish.seed,
         sessions=sessions,
         workers=workers,
-        profiles=min(_PROFILES, max(2, workers // 2)),
-        front_ends=max(10, round(_FRONT_ENDS * wish.scale)),
-        burst=_BURST_PER_WORKER * workers,
+        roles=tuple(f"p{number}" for number in range(min(_PROFILES, max(2, workers // 2)))),
+        front_ends=min(front_ends, sessions) if wish.load in _WITH_FRONT_ENDS else 0,
+        burst=burst,
         requests=min(requests, max(1, round(seconds * rate * 1.5))),
         seconds=round(seconds, 3),
         rate=rate,
@@ -128,8 +138,16 @@ def read_scale(text: str) -> float:
     return scale
 
 
-def _usual_requests(wish: Wish, sessions: int) -> int:
-    return max(1, round(_SOAK_REQUESTS * wish.scale)) if wish.load == "L5" else 2 * sessions
+def _usual_requests(wish: Wish, sessions: int, burst: int) -> int:
+    match wish.load:
+        case "L3":
+            return _BURSTS * burst
+        case "L5":
+            return max(1, round(_SOAK_REQUESTS * wish.scale))
+        case "L4" | "L6":
+            return _REQUESTS_PER_FRONT_END * sessions
+        case _:
+            return 2 * sessions
 
 
 def _check(wish: Wish) -> None:

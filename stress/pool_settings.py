@@ -42,7 +42,7 @@ def settings_text(plan: Plan, preparations: Iterable[Preparation]) -> str:
             "queue": {"pending": max(10_000, plan.requests), "cap": 1000},
             "dedupe": {"window": 0},
         },
-        "roles": {f"p{number}": {"append_system_prompt": f"You are p{number}."} for number in range(plan.profiles)},
+        "roles": {role: {"append_system_prompt": f"You are {role}."} for role in plan.roles},
     }
     for preparation in preparations:
         table = merged(table, preparation.settings)

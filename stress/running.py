@@ -1,172 +1,176 @@
-"""One run from beginning to end: a supervisor, the load, the faults, the witness, and everybody's facts to the judges."""
+"""One run from beginning to end: a supervisor, the load, the faults, the witness, and what is left of it all."""
 
-import contextlib
 import os
-import platform
 import shutil
 import signal
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from random import Random
+from typing import Any
 
+import msgspec
 import trio
 
-from errors import PoolError
-from stress.checker import Checker, Rules
+from errors import PoolError, UsageError
+from stress.attached import AttachedTarget, Limits, read_limits
+from stress.choices import all_arrivals, all_strokes, rng_of, rules_of
+from stress.connection import Connection
 from stress.driver import Driver
-from stress.facts import Emptied, Fact
+from stress.facts import Emptied
 from stress.faults import Fault, faults_of
-from stress.faults.port import Preparation, Stroke
+from stress.faults.port import Preparation
+from stress.front_ends import FrontEnds
 from stress.ledger import Ledger
-from stress.loads import Arrival, arrivals, mixed_with_wicked
-from stress.meter import Meter
+from stress.loads import Arrival
 from stress.nonces import Nonces
 from stress.outcome import Result
-from stress.plan import Plan
+from stress.plan import Wish, make_plan
 from stress.pool_settings import BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
 from stress.processes import open_files, resident_bytes
+from stress.recorder import Recorder
 from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
 from stress.witness import Witness
 
-__all__ = ["Recorder", "machine_facts", "rules_of", "run_stress"]
+__all__ = ["Show", "drive_attached", "drive_own"]
 
-_LEAST_TO_COMPARE = 16
 _DRAIN_SECONDS = 40.0
-_OVERLOADS = {"L2": frozenset({"acquire_timeout", "request_timeout"})}
+_AGE_STEP = 3.0
+Show = Callable[[Recorder], None]
 
 
-class Recorder:
-    """Where every fact goes: to the judges, to the figures, and to whoever shows them."""
+async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings: str | None = None) -> Result:
+    """Start a supervisor, drive it, end it. ``show`` is given the recorder before anything begins.
 
-    def __init__(self, plan: Plan, rules: Rules) -> None:
-        self.checker = Checker(rules)
-        self.meter = Meter(plan.calm)
-        self.listeners: list[Callable[[Fact], None]] = []
-        self._began = time.monotonic()
-
-    def clock(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self._began
-
-    def tell(self, fact: Fact) -> None:
-        """Take the next fact."""
-        self.checker.see(fact)
-        self.meter.see(fact)
-        for listener in self.listeners:
-            listener(fact)
-
-
-def rules_of(plan: Plan, faults: list[Fault]) -> Rules:
-    """What the pool has promised for this plan. Pure."""
-    explained = [fault.explains for fault in faults]
-    return Rules(
-        max_workers=plan.workers,
+    ``settings``: the text of another settings file than the plan's own. The folder is left where a promise was broken.
+    Raises PoolError when the supervisor does not start or does not end.
+    """
+    plan = make_plan(wish)
+    faults = faults_of(plan.faults)
+    preparations = [fault.prepare(plan) for fault in faults]
+    limits = Limits(
+        max=plan.workers,
         spawn_burst=SPAWN_BURST,
         spawn_rate=SPAWN_RATE,
         backoff_max=BACKOFF_MAX,
-        explains=frozenset[str]().union(*explained, _OVERLOADS.get(plan.load, frozenset())),
-        calm=plan.calm,
-        compares=plan.workers >= _LEAST_TO_COMPARE and plan.load in ("L1", "L5"),
-        rss_growth=1.25 if plan.load == "L5" else 0.0,
+        age_step=_AGE_STEP,
     )
+    recorder = Recorder(plan, rules_of(plan, faults, limits))
+    show(recorder)
+    folder = Path(tempfile.mkdtemp(prefix="pool-stress-"))
+    is_green = False
+    try:
+        text = settings_text(plan, preparations) if settings is None else settings
+        target = OwnTarget(folder, text, preparations, clock=recorder.clock, tell=recorder.tell)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(target.run)
+            await _Run(recorder, faults, preparations, target).go_and_end(target)
+            nursery.cancel_scope.cancel()
+        is_green = not recorder.checker.broken
+    finally:
+        if is_green:
+            shutil.rmtree(folder, ignore_errors=True)
+    return recorder.result(log="" if is_green else str(target.log))
 
 
-def choices_of(plan: Plan, preparations: list[Preparation]) -> Iterator[Arrival]:
-    """All requests of a plan, those to workers that misbehave among them. Pure."""
-    found = arrivals(plan, _rng(plan.seed, "load"))
-    for number, preparation in enumerate(preparations):
-        found = mixed_with_wicked(found, preparation, _rng(plan.seed, f"wicked {number}"), plan.workers)
-    return found
+async def drive_attached(wish: Wish, socket: Path, *, show: Show = lambda _recorder: None) -> Result:
+    """Drive the supervisor that listens on ``socket``, with one profile: its default agent's default role.
 
-
-def strokes_of(plan: Plan, faults: list[Fault]) -> list[tuple[Fault, Stroke]]:
-    """Everything that will be done to the pool, in order of time. Pure."""
-    strokes = [(fault, stroke) for fault in faults for stroke in fault.schedule(plan, _rng(plan.seed, fault.name))]
-    return sorted(strokes, key=lambda each: each[1].at)
-
-
-def machine_facts() -> dict[str, str | int | float]:
-    """What the figures depend on."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {
-        "cpus": len(os.sched_getaffinity(0)),
-        "memory_gib": round(pages / 2**30, 1),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-    }
-
-
-async def run_stress(plan: Plan, *, show: Callable[[Recorder], None] = lambda _recorder: None) -> Result:
-    """Drive a supervisor of our own. ``show`` is given the recorder before anything begins.
-
-    Raises PoolError when the supervisor does not start.
+    Raises UsageError for a fault that would end it, or that needs settings of its own.
     """
+    asking = Connection(_always(socket))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(asking.run)
+        limits = read_limits(await asking.ask("status"))
+        nursery.cancel_scope.cancel()
+    plan = make_plan(msgspec.structs.replace(wish, workers=limits.max))
+    plan = msgspec.structs.replace(plan, roles=("default",))
     faults = faults_of(plan.faults)
     preparations = [fault.prepare(plan) for fault in faults]
-    recorder = Recorder(plan, rules_of(plan, faults))
+    if any(preparation != Preparation() for preparation in preparations):
+        raise UsageError(f"{','.join(plan.faults)} need a supervisor of our own; leave --attach out")
+    recorder = Recorder(plan, rules_of(plan, faults, limits))
     show(recorder)
-    began_at = time.time()
-    with _folder() as folder:
-        run = _Run(plan, faults, preparations, recorder, folder)
-        await run.go()
-        recorder.meter.finish()
-        result = _result(plan, recorder, began_at)
-    return result
+    target = AttachedTarget(socket, clock=recorder.clock, tell=recorder.tell)
+    await _Run(recorder, faults, preparations, target).go(target.meet)
+    return recorder.result()
 
 
 class _Run:
     """What belongs to one run."""
 
     def __init__(
-        self, plan: Plan, faults: list[Fault], preparations: list[Preparation], recorder: Recorder, folder: Path
+        self,
+        recorder: Recorder,
+        faults: Sequence[Fault],
+        preparations: Sequence[Preparation],
+        target: OwnTarget | AttachedTarget,
     ) -> None:
-        self._plan = plan
+        self._recorder = recorder
+        self._plan = recorder.plan
         self._faults = faults
         self._preparations = preparations
-        self._recorder = recorder
-        self._nonces = Nonces(plan.seed)
+        self._target = target
+        self._token = f"stress-{os.urandom(4).hex()}"
+        self._nonces = Nonces(recorder.plan.seed)
         self._sessions: dict[int, str] = {}
-        self._ledger = Ledger(self._nonces, recorder.tell, prefix=f"stress-{os.urandom(4).hex()}")
-        self._target = OwnTarget(
-            folder, settings_text(plan, preparations), preparations, clock=recorder.clock, tell=recorder.tell
-        )
-        self._driver = Driver(plan, self._ledger, ready=self._target.ready, clock=recorder.clock, tell=recorder.tell)
+        self._ledger = Ledger(self._nonces, recorder.tell, prefix=self._token)
+        self._driver = Driver(self._plan, self._ledger, ready=target.ready, clock=recorder.clock, tell=recorder.tell)
         self._witness = Witness(
             self._driver.asking,
-            household=lambda: self._target.household,
-            life=lambda: self._target.life,
+            household=lambda: target.household,
+            life=lambda: target.life,
             clock=recorder.clock,
             tell=recorder.tell,
         )
-        recorder.listeners.append(self._driver.notice)
+        self._front_ends = FrontEnds(
+            [self._named(f"s{number:05}") for number in range(self._plan.front_ends)],
+            self._ledger,
+            ready=target.ready,
+            clock=recorder.clock,
+            tell=recorder.tell,
+            some_are_slow=self._plan.load == "L6",
+        )
+        recorder.listeners += [self._driver.notice, self._front_ends.notice]
 
-    async def go(self) -> None:
-        """All of it; returns when the supervisor has ended and what it has left was counted."""
+    async def go(self, meet: Callable[[Connection], Any]) -> None:
+        """Load, faults, and what the transcripts say. ``meet`` is given a connection before anything is asked."""
+        self._recorder.begin()
+        async with self._connected():
+            await meet(self._driver.asking)
+            await self._under_load()
+            owners = await self._owners()
+            await self._read_transcripts(owners, None)
+
+    async def go_and_end(self, target: OwnTarget) -> None:
+        """The same, then drain the pool and end the supervisor, and count what is left."""
+        self._recorder.begin()
+        fds = open_files(target.supervisor or 0)
+        async with self._connected():
+            await self._under_load()
+            owners = await self._owners()
+            await self._empty(fds)
+        await target.stop(signal.SIGTERM)
+        await self._read_transcripts(owners, target.data_dir / "sessions")
+
+    async def _under_load(self) -> None:
+        watching = (self._witness.watch_processes, self._witness.watch_status, self._witness.watch_ourselves)
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._target.run)
-            fds = open_files(self._target.supervisor or 0)
-            async with self._connected():
-                async with trio.open_nursery() as under_load:
-                    under_load.start_soon(self._witness.watch_processes)
-                    under_load.start_soon(self._witness.watch_status)
-                    under_load.start_soon(self._witness.watch_ourselves)
-                    under_load.start_soon(self._inject_all)
-                    await self._driver.run(self._all_arrivals())
-                    under_load.cancel_scope.cancel()
-                owners = await self._owners()
-                await self._empty(fds)
-            await self._target.stop(signal.SIGTERM)
-            await self._read_transcripts(owners)
+            for watch in (*watching, self._inject_all, self._run_front_ends):
+                nursery.start_soon(watch)
+            await self._driver.run(self._all_arrivals(), self._front_ends.asker)
+            await self._front_ends.settle()
             nursery.cancel_scope.cancel()
 
+    def _named(self, session: str) -> str:
+        """Sessions of one run are nobody else's, also where the supervisor knows those of earlier runs."""
+        return f"{self._token}-{session}"
+
     def _all_arrivals(self) -> Iterator[Arrival]:
-        for arrival in choices_of(self._plan, self._preparations):
-            self._sessions[arrival.number] = arrival.session
-            yield arrival
+        for arrival in all_arrivals(self._plan, self._preparations):
+            session = self._sessions[arrival.number] = self._named(arrival.session)
+            yield msgspec.structs.replace(arrival, session=session)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncGenerator[None, None]:
@@ -177,21 +181,24 @@ class _Run:
             yield
             nursery.cancel_scope.cancel()
 
+    async def _run_front_ends(self) -> None:
+        await self._front_ends.run(rng_of(self._plan.seed, "front ends"), come_and_go=self._plan.load == "L4")
+
     async def _inject_all(self) -> None:
         async with trio.open_nursery() as nursery:
-            for fault, stroke in strokes_of(self._plan, self._faults):
+            for fault, stroke in all_strokes(self._plan, self._faults):
                 await trio.sleep(max(0.0, stroke.at - self._recorder.clock()))
                 nursery.start_soon(fault.inject, stroke, self._target)
 
     async def _owners(self) -> dict[str, str]:
         views = await self._driver.asking.ask("sessions.list")
-        return {view["transcript"]: view["key"] for view in views if view.get("transcript")}
+        mine = (view for view in views if view["key"].startswith(self._token))
+        return {view["transcript"]: view["key"] for view in mine if view.get("transcript")}
 
     async def _empty(self, fds_before: int) -> None:
         """Drain the pool and see what the supervisor still has."""
-        with trio.move_on_after(_DRAIN_SECONDS):
-            with contextlib.suppress(PoolError):  # what is left is told below
-                await self._driver.asking.ask("drain", {"timeout": _DRAIN_SECONDS / 2})
+        with suppress(PoolError):  # what was not drained is seen below
+            await self._driver.asking.ask("drain", {"timeout": _DRAIN_SECONDS})
         household = self._target.household
         if household is None:
             return
@@ -207,43 +214,16 @@ class _Run:
             )
         )
 
-    async def _read_transcripts(self, owners: dict[str, str]) -> None:
-        folder = self._target.data_dir / "sessions"
+    async def _read_transcripts(self, owners: dict[str, str], folder: Path | None) -> None:
         now = self._recorder.clock()
-        facts = await trio.to_thread.run_sync(
+        for fact in await trio.to_thread.run_sync(
             lambda: list(read_transcripts(folder, owners, self._sessions, self._nonces, now))
-        )
-        for fact in facts:
+        ):
             self._recorder.tell(fact)
 
 
-def _result(plan: Plan, recorder: Recorder, began_at: float) -> Result:
-    meter, checker = recorder.meter, recorder.checker
-    return Result(
-        plan=plan,
-        machine=machine_facts(),
-        began_at=began_at,
-        seconds=recorder.clock(),
-        lives=meter.lives,
-        fates=dict(meter.fates),
-        latencies=meter.latencies,
-        calm_latencies=meter.calm_latencies,
-        faults=tuple(meter.faults),
-        verdicts=checker.verdicts(),
-        violations=tuple(checker.violations),
-        series=tuple(meter.series),
-    )
+def _always(socket: Path) -> Callable[[], Any]:
+    async def ready() -> Path:
+        return socket
 
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="pool-stress-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _rng(seed: int, what: str) -> Random:
-    """A source of choices of its own for each part, so that one part's choices do not change another's."""
-    return Random(f"{seed}/{what}")  # noqa: S311 - choices that can be repeated are the point
+    return ready

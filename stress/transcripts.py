@@ -26,14 +26,16 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def read_transcripts(
-    folder: Path, owners: Mapping[str, str], sessions: Mapping[int, str], nonces: Nonces, t: float
+    folder: Path | None, owners: Mapping[str, str], sessions: Mapping[int, str], nonces: Nonces, t: float
 ) -> Iterator[Transcribed]:
     """What stands where; reads files. ``owners``: path of a transcript to its session; ``sessions``: of each request.
 
-    A file without an owner, as one that was set aside, is its first prompt's session's.
+    ``folder``: where all transcripts are this run's; there a file without an owner, as one that was set aside, is its
+    first prompt's session's. None: only the owners' files are read.
     """
     own, foreign = Counter[int](), Counter[int]()
-    for path in sorted(folder.rglob("*.jsonl")):
+    paths = [Path(path) for path in owners] if folder is None else sorted(folder.rglob("*.jsonl"))
+    for path in paths:
         session = owners.get(str(path))
         for number in _prompts(path, nonces):
             session = session or sessions.get(number)

@@ -1,5 +1,6 @@
 """What every judge of an invariant is: it sees each fact once, in order, and says what is wrong."""
 
+import math
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     ``explains``: codes that requests may end with. ``calm``: seconds at the beginning without faults. ``compares``:
     whether waiting times under faults can be compared with those before (enough workers, no overload).
+    ``told_within``: seconds until a front end hears of its outcome although others read slowly.
     ``rss_growth``: how many times its size after the warm-up the supervisor may grow to; 0 = not judged.
     """
 
@@ -31,6 +33,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     rss_limit: int = 400 * 1024 * 1024
     rss_growth: float = 0.0
     fds_slack: int = 8
+    told_within: float = math.inf
     explains: frozenset[str] = frozenset()
     calm: float = 0.0
     compares: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from stress.checker.book import Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
-from stress.facts import Answered, Fact, Silence
+from stress.facts import Answered, Fact, Silence, Told
 
 __all__ = ["Neighbours", "quantile"]
 
@@ -29,6 +29,10 @@ class Neighbours(Judge):
         """Judge each failure, and all delays at the end."""
         if isinstance(fact, Silence):
             yield from self._compare()
+        if isinstance(fact, Told):
+            self.checked += 1
+            if not fact.slow and fact.seconds > self.rules.told_within + book.delay():
+                yield Blame(f"front end {fact.front_end} heard of an outcome {fact.seconds:.3f} s after others did")
         if not isinstance(fact, Answered):
             return
         entry = book.entries.get(fact.number)

@@ -9,6 +9,7 @@ from stress.facts import Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, P
 
 __all__ = ["AtMost", "ComesBack", "LeftAlone", "TrueStatus"]
 
+_TAKINGS = frozenset({"worker_evicted", "session_parked"})
 _SPAWN_SLACK = 1.5
 """Workers more than the bucket has, because start times in ``/proc`` are counted in hundredths of a second."""
 
@@ -28,25 +29,32 @@ class AtMost(Judge):
 
 
 class LeftAlone(Judge):
-    """I8: no worker is evicted, and no session parked, in mid-turn."""
+    """I8: no worker is evicted, and no session parked, in mid-turn.
+
+    A worker is free as soon as all that it said in its turn is there, and the outcome is told right after: so it is a
+    turn that was cut off where the outcome of a request does not follow what was done to its worker.
+    """
 
     invariant = "I8"
 
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._suspicions: deque[tuple[float, int, Moved]] = deque()
+
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
         """Judge what the supervisor does to its workers."""
-        if not isinstance(fact, Moved):
-            return
-        if fact.what == "worker_evicted":
+        while self._suspicions and self._suspicions[0][0] <= fact.t:
+            _, number, moved = self._suspicions.popleft()
+            entry = book.entries.get(number)
+            if entry is not None and entry.ended is None and entry.life == book.life:
+                what = f"{moved.what} {moved.session} {moved.worker} ({moved.why}) in the turn of request {number}"
+                yield Blame(what, (number,), moved.worker)
+        if isinstance(fact, LifeEnded):
+            self._suspicions.clear()
+        elif isinstance(fact, Moved) and fact.what in _TAKINGS and fact.why != "worker_exited":
             self.checked += 1
-            running = tuple(book.running.get(fact.worker, ()))
-            if running:
-                yield Blame(f"{fact.worker} was evicted in the turn of request {running[0]}", running, fact.worker)
-        elif fact.what == "session_parked" and fact.why != "worker_exited":
-            self.checked += 1
-            talk = book.talk(fact.session)
-            running = tuple(number for number in talk.open if number in book.running.get(fact.worker, ()))
-            if running:
-                yield Blame(f"{fact.session} was parked in the turn of request {running[0]}", running, fact.worker)
+            due = fact.t + self.rules.order_slack + book.delay()
+            self._suspicions += [(due, number, fact) for number in book.running.get(fact.worker, ())]
 
 
 class ComesBack(Judge):

@@ -48,8 +48,7 @@ class Crowd:
     def __init__(self, plan: Plan, rng: Random) -> None:
         self._rng = rng
         self._turn = plan.turn
-        names = [f"p{number}" for number in range(plan.profiles)]
-        self._roles = rng.choices(names, zipf_weights(plan.profiles), k=plan.sessions)
+        self._roles = rng.choices(plan.roles, zipf_weights(len(plan.roles)), k=plan.sessions)
         self._unseen = list(range(plan.sessions))
         rng.shuffle(self._unseen)
         self._seen: list[int] = []

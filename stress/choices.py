@@ -1,0 +1,58 @@
+"""Everything that a run is going to do, and what it is judged by, from its plan alone: the same for the same seed."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from stress.attached import Limits
+from stress.checker import Rules
+from stress.faults import Fault
+from stress.faults.port import Preparation, Stroke
+from stress.loads import Arrival, arrivals, mixed_with_wicked
+from stress.plan import Plan
+
+__all__ = ["all_arrivals", "all_strokes", "rng_of", "rules_of"]
+
+_LEAST_TO_COMPARE = 16
+_TIMED_OUT = frozenset({"acquire_timeout", "request_timeout"})
+_TOLD_WITHIN = 2.0
+_MOST_GROWTH = 1.25
+
+
+def rng_of(seed: int, what: str) -> Random:
+    """A source of choices of its own for each part, so that one part's choices do not change another's."""
+    return Random(f"{seed}/{what}")  # noqa: S311 - choices that can be repeated are the point
+
+
+def all_arrivals(plan: Plan, preparations: Sequence[Preparation]) -> Iterator[Arrival]:
+    """All requests, those to workers that misbehave among them, in order of time."""
+    found = arrivals(plan, rng_of(plan.seed, "load"))
+    for number, preparation in enumerate(preparations):
+        found = mixed_with_wicked(found, preparation, rng_of(plan.seed, f"wicked {number}"), plan.workers)
+    return found
+
+
+def all_strokes(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, Stroke]]:
+    """Everything that will be done to the pool, in order of time."""
+    schedules = (
+        [(fault, stroke) for stroke in fault.schedule(plan, rng_of(plan.seed, fault.name))] for fault in faults
+    )
+    return sorted(itertools.chain.from_iterable(schedules), key=lambda each: each[1].at)
+
+
+def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
+    """What a pool of these limits has promised for this plan."""
+    overloaded = _TIMED_OUT if plan.load == "L2" else frozenset[str]()
+    return Rules(
+        max_workers=limits.max,
+        spawn_burst=limits.spawn_burst,
+        spawn_rate=limits.spawn_rate,
+        backoff_max=limits.backoff_max,
+        age_step=limits.age_step,
+        explains=overloaded.union(*(fault.explains for fault in faults)),
+        calm=plan.calm,
+        compares=plan.workers >= _LEAST_TO_COMPARE and plan.load in ("L1", "L5"),
+        rss_growth=_MOST_GROWTH if plan.load == "L5" else 0.0,
+        told_within=_TOLD_WITHIN if plan.load == "L6" else math.inf,
+    )

@@ -1,0 +1,108 @@
+"""What is shown while a run goes on: on a terminal a few lines that renew themselves, elsewhere a line now and then."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from stress.outcome import Second
+from stress.recorder import Recorder
+
+__all__ = ["Progress", "sparkline"]
+
+_REDRAWS_A_SECOND = 2
+_LINE_SECONDS = 10.0
+_SPARKS = "▁▂▃▄▅▆▇█"
+_WIDTH = 60
+_MIB = 1024 * 1024
+
+
+def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
+    """The latest values as a row of bars, the highest one full."""
+    shown = list(values)[-width:]
+    highest = max(shown, default=0.0)
+    if not highest:
+        return _SPARKS[0] * len(shown)
+    return "".join(_SPARKS[round(value / highest * (len(_SPARKS) - 1))] for value in shown)
+
+
+class Progress:
+    """Shows a run on a console; its recorder calls ``notice`` with each fact."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._recorder: Recorder | None = None
+        self._live: Live | None = None
+        self._shown_at = 0.0
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show while the block lasts."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(console=self._console, auto_refresh=False, transient=True) as self._live:
+            yield
+        self._live = None
+
+    def follow(self, recorder: Recorder) -> None:
+        """This is the run."""
+        self._recorder = recorder
+        recorder.listeners.append(lambda _fact: self._notice())
+
+    def _notice(self) -> None:
+        recorder, now = self._recorder, time.monotonic()
+        every = _LINE_SECONDS if self._live is None else 1 / _REDRAWS_A_SECOND
+        if recorder is None or not recorder.meter.series or now - self._shown_at < every:
+            return
+        self._shown_at = now
+        if self._live is None:
+            self._console.print(_line(recorder), soft_wrap=True)
+        else:
+            self._live.update(_picture(recorder), refresh=True)
+
+
+def _line(recorder: Recorder) -> Text:
+    second, fates = recorder.meter.series[-1], recorder.meter.fates
+    broken = recorder.checker.broken.total()
+    return Text(
+        f"{second.second:5} s  {fates['completed']:,} answered, {fates.total() - fates['completed']:,} failed, "
+        f"{second.waiting:,} wait, {second.running} run on {second.workers} workers, {second.rss // _MIB} MiB, "
+        f"{len(recorder.meter.faults)} faults, {broken} promises broken"
+    )
+
+
+def _picture(recorder: Recorder) -> Group:
+    plan, series = recorder.plan, recorder.meter.series
+    table = Table.grid(padding=(0, 2))
+    for name, values, figure in _rows(series):
+        table.add_row(Text(name, "dim"), Text(sparkline(values), "cyan"), Text(figure))
+    broken = recorder.checker.broken
+    verdict = Text("every promise kept so far", "green")
+    if broken:
+        verdict = Text(
+            "broken: " + ", ".join(f"{name} ({count})" for name, count in sorted(broken.items())), "bold red"
+        )
+    faults = f" + {','.join(plan.faults)}" if plan.faults else ""
+    return Group(
+        Text(f"{plan.load}{faults}  seed {plan.seed}  {plan.sessions:,} sessions, {plan.workers} workers", "bold"),
+        ProgressBar(total=max(plan.seconds, 1.0), completed=min(recorder.clock(), plan.seconds), width=_WIDTH + 20),
+        table,
+        verdict,
+    )
+
+
+def _rows(series: Sequence[Second]) -> Iterator[tuple[str, list[float], str]]:
+    last = series[-1]
+    yield "answered", [each.answered for each in series], f"{last.answered}/s"
+    yield "failed", [each.failed for each in series], f"{last.failed}/s"
+    yield "waiting", [each.waiting for each in series], f"{last.waiting:,}"
+    yield "workers", [each.workers for each in series], f"{last.workers}, {last.running} running"
+    yield "p99", [each.p99 for each in series], f"{1000 * last.p99:.0f} ms beyond the turn"
+    yield "memory", [each.rss for each in series], f"{last.rss // _MIB} MiB, {last.fds} files"
+    yield "faults", [each.faults for each in series], f"{sum(each.faults for each in series):,}"

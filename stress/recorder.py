@@ -1,0 +1,70 @@
+"""Where every fact goes: to the judges, to the figures, to whoever listens; and the clock of a run."""
+
+import os
+import platform
+import time
+from collections.abc import Callable
+
+from stress.checker import Checker, Rules
+from stress.facts import Fact
+from stress.meter import Meter
+from stress.outcome import Result
+from stress.plan import Plan
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """One run. ``listeners`` are told each fact after it was judged."""
+
+    def __init__(self, plan: Plan, rules: Rules) -> None:
+        self.plan = plan
+        self.checker = Checker(rules)
+        self.meter = Meter(plan.calm)
+        self.listeners: list[Callable[[Fact], None]] = []
+        self._began_at = time.time()
+        self._began: float | None = None
+
+    def begin(self) -> None:
+        """The load begins now."""
+        self._began = time.monotonic()
+
+    def clock(self) -> float:
+        """Seconds since the load began; 0 before."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
+
+    def tell(self, fact: Fact) -> None:
+        """Take the next fact."""
+        self.checker.see(fact)
+        self.meter.see(fact)
+        for listener in self.listeners:
+            listener(fact)
+
+    def result(self, *, log: str = "") -> Result:
+        """What came of it; no more facts come. ``log``: where the supervisor's log was left."""
+        self.meter.finish()
+        return Result(
+            plan=self.plan,
+            machine=_machine_facts(),
+            began_at=self._began_at,
+            seconds=self.clock(),
+            lives=self.meter.lives,
+            fates=dict(self.meter.fates),
+            latencies=self.meter.latencies,
+            calm_latencies=self.meter.calm_latencies,
+            faults=tuple(self.meter.faults),
+            verdicts=self.checker.verdicts(),
+            violations=tuple(self.checker.violations),
+            series=tuple(self.meter.series),
+            log=log,
+        )
+
+
+def _machine_facts() -> dict[str, str | int | float]:
+    """What the figures depend on."""
+    return {
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }

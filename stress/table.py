@@ -1,0 +1,105 @@
+"""What a run came to, as tables for a terminal."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stress.facts import Fact
+from stress.outcome import Latencies, Result, Verdict, Violation
+
+__all__ = ["show_result"]
+
+_MIB = 1024 * 1024
+_SHOWN_FACTS = 20
+
+
+def show_result(result: Result, console: Console) -> None:
+    """Print it: figures, verdicts, and where a promise was broken what was seen, and the command that does it again."""
+    console.print(Group(*_parts(result)))
+
+
+def _parts(result: Result) -> Iterator[RenderableType]:
+    yield Text()
+    yield _figures(result)
+    yield Text()
+    yield _verdicts(result.verdicts)
+    for violation in _first_of_each(result.violations):
+        yield from _story(violation)
+    yield Text()
+    if result.is_green:
+        yield Text(
+            f"Every promise kept, over {result.requests:,} requests and {len(result.faults):,} faults.", "bold green"
+        )
+        return
+    broken = sum(verdict.broken for verdict in result.verdicts)
+    yield Text(f"Promises broken: {broken:,}. The same choices again:", "bold red")
+    yield Text(f"  {result.plan.command}")
+    if result.log:
+        yield Text(f"What the supervisor left: {result.log}", "dim")
+
+
+def _figures(result: Result) -> Table:
+    plan = result.plan
+    table = Table.grid(padding=(0, 3))
+    table.add_row(
+        "load", f"{plan.load}, {plan.sessions:,} sessions, {plan.workers} workers, {len(plan.roles)} profiles"
+    )
+    table.add_row("seed", str(plan.seed))
+    lives = f", {result.lives} supervisors" if result.lives > 1 else ""
+    table.add_row("time", f"{result.seconds:.1f} s{lives}")
+    fates = (f"{count:,} {fate}" for fate, count in sorted(result.fates.items(), key=lambda each: -each[1]))
+    table.add_row("requests", f"{result.requests:,}: {', '.join(fates)}")
+    faults = Counter(f"{fault.fault} {fault.action}" for fault in result.faults)
+    table.add_row("faults", ", ".join(f"{count:,} {name}" for name, count in sorted(faults.items())) or "none")
+    table.add_row("beyond the turn", _latencies(result.latencies))
+    if result.calm_latencies.count:
+        table.add_row("before any fault", _latencies(result.calm_latencies))
+    table.add_row("supervisor", f"{max((each.rss for each in result.series), default=0) // _MIB} MiB at most")
+    return table
+
+
+def _latencies(latencies: Latencies) -> str:
+    return f"p50 {1000 * latencies.p50:,.0f} ms, p99 {1000 * latencies.p99:,.0f} ms, at most {latencies.max:,.2f} s"
+
+
+def _verdicts(verdicts: tuple[Verdict, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("", "promise", "looked at", "broken"):
+        table.add_column(name, justify="right" if name in ("looked at", "broken") else "left")
+    for verdict in verdicts:
+        mark, style = ("✗", "bold red") if verdict.broken else ("✓", "green") if verdict.checked else ("-", "dim")
+        title = f"{verdict.title} ({verdict.note})" if verdict.note else verdict.title
+        row = (
+            f"{mark} {verdict.invariant}",
+            title,
+            f"{verdict.checked:,}",
+            f"{verdict.broken:,}" if verdict.broken else "",
+        )
+        table.add_row(*(Text(cell, style if number == 0 else "") for number, cell in enumerate(row)))
+    return table
+
+
+def _first_of_each(violations: tuple[Violation, ...]) -> list[Violation]:
+    first: dict[str, Violation] = {}
+    for violation in violations:
+        first.setdefault(violation.invariant, violation)
+    return list(first.values())
+
+
+def _story(violation: Violation) -> Iterator[Text]:
+    yield Text()
+    yield Text(f"{violation.invariant} at {violation.t:.3f} s: {violation.what}", "bold red")
+    left_out = len(violation.history) - _SHOWN_FACTS
+    if left_out > 0:
+        yield Text(f"  ({left_out} earlier facts, see --json)", "dim")
+    for fact in violation.history[-_SHOWN_FACTS:]:
+        yield Text(f"  {_fact_line(fact)}")
+
+
+def _fact_line(fact: Fact) -> str:
+    fields = {name: getattr(fact, name) for name in fact.__struct_fields__ if name != "t"}
+    said = " ".join(f"{name}={value!r}" for name, value in fields.items() if value not in ("", (), None))
+    return f"{fact.t:9.3f}  {type(fact).__name__.lower():12} {said}"[:200]

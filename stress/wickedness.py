@@ -1,0 +1,225 @@
+"""How a worker misbehaves when a prompt says so: what it writes and does instead of a plain answer. Pure.
+
+A prompt with the word ``WICKED:deed`` or ``WICKED:deed=NUMBER`` in it has its worker do that deed when the answer to
+this prompt is due. Standard library only: workers start often.
+"""
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum, auto
+from typing import NamedTuple
+
+__all__ = ["DEEDS", "Act", "Mischief", "wicked_word"]
+
+_WORD = re.compile(r"(?<!\S)WICKED:([a-z0-9-]+)(?:=(\d+))?(?!\S)")
+_EVENT_HEAD = b'{"event":"assistant_message","data":{"partial":"'
+_EVENT_TAIL = b'"}}\n'
+_BLOCK = 64 * 1024
+_REMEMBERED = 16
+
+
+class Act(Enum):
+    """What a deed does beside writing."""
+
+    STALL = auto()
+    """From here on read nothing, write nothing, live on."""
+    EXIT = auto()
+    CLOSE_STDIN = auto()
+    CLOSE_STDOUT = auto()
+    """Whatever is written later goes nowhere."""
+    IGNORE_THE_END = auto()
+    """Live on after SIGTERM, after the end of stdin, after everything but SIGKILL."""
+    HEIR = auto()
+    """Start a process that keeps stdout open and outlives the worker."""
+    DAEMON = auto()
+    """Start a process in a session of its own, fork in between, everything closed: nobody's child."""
+    HOLD_BACK = auto()
+    """Say the answer only after the next one."""
+
+
+class Scene(NamedTuple):
+    """When a deed strikes: the whole line that is due, the deed's number (None = as it says), and earlier answers."""
+
+    answer: bytes
+    number: int | None
+    earlier: tuple[bytes, ...]
+
+    def count(self, default: int) -> int:
+        """The number, or the deed's own."""
+        return default if self.number is None else self.number
+
+    @property
+    def half(self) -> bytes:
+        """The first half of the answer, no line."""
+        return self.answer[: len(self.answer) // 2]
+
+
+Step = bytes | Act
+Deed = Callable[[Scene], Iterator[Step]]
+
+
+def wicked_word(deed: str, number: int | None = None) -> str:
+    """The word that asks for a deed. Raises KeyError where there is no such deed."""
+    if deed not in DEEDS:
+        raise KeyError(deed)
+    return f"WICKED:{deed}" if number is None else f"WICKED:{deed}={number}"
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def _garbage(scene: Scene) -> Iterator[Step]:
+    """So many lines (3) that are no messages, then the answer."""
+    for number in range(scene.count(3)):
+        yield (b"this is no message %d\n" % number, b'{"event": "half a mess\n', b"\x00\x01\x02[]{}\n")[number % 3]
+    yield scene.answer
+
+
+def _bad_utf8(scene: Scene) -> Iterator[Step]:
+    """A line like a message, but for its invalid UTF-8; then the answer."""
+    yield _EVENT_HEAD + b"\xff\xfe\xc3" + _EVENT_TAIL
+    yield scene.answer
+
+
+def _one_byte(scene: Scene) -> Iterator[Step]:
+    """The answer, each byte in a write of its own."""
+    for position in range(len(scene.answer)):
+        yield scene.answer[position : position + 1]
+
+
+def _half_line_stall(scene: Scene) -> Iterator[Step]:
+    """Half of the answer, and then nothing."""
+    yield scene.half
+    yield Act.STALL
+
+
+def _half_line_eof(scene: Scene) -> Iterator[Step]:
+    """Half of the answer and the end of stdout, from a worker that lives on."""
+    yield scene.half
+    yield Act.CLOSE_STDOUT
+    yield Act.STALL
+
+
+def _half_line_exit(scene: Scene) -> Iterator[Step]:
+    """Half of the answer, and the worker is gone."""
+    yield scene.half
+    yield Act.EXIT
+
+
+def _line(scene: Scene) -> Iterator[Step]:
+    """A legal line of exactly so many bytes (65536), its end included; then the answer."""
+    room = scene.count(_BLOCK) - len(_EVENT_HEAD) - len(_EVENT_TAIL)
+    yield _EVENT_HEAD + b"x" * max(0, room) + _EVENT_TAIL
+    yield scene.answer
+
+
+def _endless_line(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - this answer never comes
+    """A line without an end."""
+    while True:
+        yield b"x" * _BLOCK
+
+
+def _duplicate(scene: Scene) -> Iterator[Step]:
+    """The same answer twice."""
+    yield scene.answer
+    yield scene.answer
+
+
+def _unknown_id(scene: Scene) -> Iterator[Step]:
+    """An answer to what nobody has asked, then the answer."""
+    yield b'{"id":"nobody-asked","result":{}}\n'
+    yield scene.answer
+
+
+def _late_id(scene: Scene) -> Iterator[Step]:
+    """The answer, and after it earlier answers once more: nobody waits for those any longer."""
+    yield scene.answer
+    yield from scene.earlier
+
+
+def _late_answer(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - the answer is said another time
+    """The answer, but after the next one."""
+    yield Act.HOLD_BACK
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
+
+def _close_stdin(scene: Scene) -> Iterator[Step]:
+    """The answer, and whoever writes to the worker after it gets an error."""
+    yield scene.answer
+    yield Act.CLOSE_STDIN
+
+
+def _close_stdout(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - this answer goes nowhere
+    """No answer and the end of stdout, from a worker that lives on."""
+    yield Act.CLOSE_STDOUT
+
+
+def _no_end(scene: Scene) -> Iterator[Step]:
+    """The answer, and from then on only SIGKILL ends the worker."""
+    yield Act.IGNORE_THE_END
+    yield scene.answer
+
+
+def _heir(scene: Scene) -> Iterator[Step]:
+    """The answer, a process that keeps stdout open, and the worker is gone."""
+    yield scene.answer
+    yield Act.HEIR
+    yield Act.EXIT
+
+
+def _daemon(scene: Scene) -> Iterator[Step]:
+    """A process that has left the family, then the answer; the worker lives on."""
+    yield Act.DAEMON
+    yield scene.answer
+
+
+DEEDS: Mapping[str, Deed] = {
+    deed.__name__.removeprefix("_").replace("_", "-"): deed
+    for deed in (
+        *(_garbage, _bad_utf8, _one_byte, _half_line_stall, _half_line_eof, _half_line_exit, _line, _endless_line),
+        *(_duplicate, _unknown_id, _late_id, _late_answer, _close_stdin, _close_stdout, _no_end, _heir, _daemon),
+    )
+}
+
+
+# --- when -------------------------------------------------------------------------------------------------------------
+
+
+class Mischief:
+    """Hears what goes to a good worker, and turns what that says into what is to be written and done."""
+
+    def __init__(self) -> None:
+        self._due: dict[str | int, tuple[str, int | None]] = {}
+        self._earlier: deque[bytes] = deque(maxlen=_REMEMBERED)
+        self._late = b""
+
+    def hear(self, line: bytes) -> None:
+        """One line on its way to the worker."""
+        if b"WICKED:" not in line:
+            return
+        request = json.loads(line)
+        found = _WORD.search(request["params"]["text"]) if request["method"] == "prompt" else None
+        if found is not None and found[1] in DEEDS:
+            self._due[request["id"]] = (found[1], int(found[2]) if found[2] else None)
+
+    def say(self, line: bytes) -> Iterator[Step]:
+        """What becomes of one line of the worker, its end included."""
+        if not line.startswith(b'{"id":'):
+            yield line
+            return
+        deed, number = self._due.pop(json.loads(line)["id"], ("", None))
+        scene = Scene(line, number, tuple(self._earlier))
+        self._earlier.append(line)
+        if not deed:
+            late, self._late = self._late, b""
+            yield line + late
+            return
+        for step in DEEDS[deed](scene):
+            if step is Act.HOLD_BACK:
+                self._late += line
+            else:
+                yield step
