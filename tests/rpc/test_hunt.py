@@ -63,8 +63,14 @@ def test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent() -> Non
     with subprocess.Popen(["/bin/sh", "-c", script], env=environment, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         hidden = int(parent.stdout.readline())
-        report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w2", soon())
-        assert report == SweepReport(killed=tuple(sorted((parent.pid, hidden))))
+        pidfd = os.pidfd_open(hidden)
+        try:
+            report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w2", soon())
+            assert report == SweepReport(killed=tuple(sorted((parent.pid, hidden))))
+        finally:
+            send_signal(hidden, pidfd, signal.SIGKILL)
+            os.close(pidfd)
+            parent.kill()
 
 
 def test_a_sweep_spares_the_one_who_sweeps() -> None:
