@@ -11,6 +11,7 @@ import trio
 from errors import InternalError, PoolError, UsageError
 from gateway.client_tools import bounded_calls
 from gateway.events import EventBus
+from gateway.keeping import encode_to_keep
 from gateway.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
 from gateway.run_table import Accepted, KnownRun, RunTable, hash_body
 from gateway.settings import GatewaySettings
@@ -27,7 +28,6 @@ _DONE_CALLS = 256 * 1024
 """Bytes."""
 _requests = msgspec.json.Decoder(RunRequest)
 _outcomes = msgspec.json.Decoder(RunOutcome)
-_encode = msgspec.json.Encoder().encode
 
 
 class Ledger:
@@ -65,7 +65,7 @@ class Ledger:
             hash_body(body),
             trio.current_time(),
             wall_now=self._clock(),
-            request=_encode(request),
+            request=encode_to_keep(request),
         )
         if isinstance(known, Accepted):
             self._store.delete_runs(known.evicted)
@@ -106,7 +106,7 @@ class Ledger:
     def end(self, run: Run, outcome: RunOutcome) -> int:
         """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
         known = self._known(run)
-        self._table.end(known, _encode(outcome), trio.current_time(), wall_now=self._clock())
+        self._table.end(known, encode_to_keep(outcome), trio.current_time(), wall_now=self._clock())
         return self._step(run, "done", _done(_unsaid(outcome) if run.request.is_quiet else outcome))
 
     def together(self) -> AbstractContextManager[None]:

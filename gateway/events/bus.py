@@ -19,6 +19,7 @@ from gateway.events.news import News
 from gateway.events.ports import EventStore
 from gateway.events.ring import Item, Ring, TextBlock, first_of, last_of
 from gateway.events.snapshots import blocks_between, compact
+from gateway.keeping import encode_to_keep
 from gateway.settings import EventSettings
 from store.records import EventRow
 from wire.envelope import Channel, EventEnvelope
@@ -29,7 +30,6 @@ __all__ = ["BusStatistics", "EventBus", "TextKind"]
 TextKind = Literal["text_chunk", "think_chunk"]
 
 _DURABLE = frozenset({"run:accepted", "run:start", "done"})
-_encode = msgspec.json.Encoder().encode
 
 
 class BusStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,7 +156,7 @@ class EventBus:
         Readers see it at once, or after the commit of the last durable event up to it. Control events,
         ``run:accepted``, ``run:start`` and ``done`` are always durable.
         """
-        encoded = _encode(data)
+        encoded = encode_to_keep(data)
         is_held = (durable or channel is Channel.CONTROL or type_ in _DURABLE) and self._may_hold
         seq, ts = self._gate.number(hold=is_held), self._clock()
         row = EventRow(seq=seq, ts=ts, session=session, channel=channel.value, type=type_, data=encoded, run_id=run_id)
