@@ -32,9 +32,9 @@ class TokenBucket:
         self._interval = 1.0 / rate
         self._slack = (burst - 1) * self._interval
 
-    def next_at(self) -> float:
-        """When the next start is allowed; in the past if it is allowed already."""
-        return self._arrival - self._slack
+    def next_at(self, promised: int = 0) -> float:
+        """When the next start is allowed, after those that are ``promised``; in the past if it is allowed already."""
+        return self._arrival - self._slack + promised * self._interval
 
     def ready(self, now: float) -> bool:
         """Whether a start is allowed at ``now``."""

@@ -93,6 +93,8 @@ class Pump:
         if best is None:
             return
         rival = self._best_rival(worker)
+        if rival is not None and not self._starts.has_token_to_spare():
+            rival = None
         if rival is not None and rival.key + state.settings.age_step < best.key:
             self._evict(worker, rival.kind)
             return
@@ -211,6 +213,8 @@ class Pump:
             self._leases.lease(worker, waiter)
         elif kind.budget.broken:
             state.reject(waiter, refusals.broken(state.figures(), kind, state.now))
+        elif gate is state.waiting.full and not (waiter.nested or self._starts.has_token_to_spare()):
+            return state.waiting.tokens  # nobody stops for a start that is not allowed yet
         elif not self._make_room(kind, gate):
             return gate
         self._again(line)

@@ -53,10 +53,18 @@ class Starts:
         ordinary, privileged = kind.lines
         return privileged.size + (ordinary.size if self._state.quota_open else 0)
 
-    def await_token(self) -> None:
-        """Wake up when the bucket has a token again."""
+    def has_token_to_spare(self) -> bool:
+        """Whether a start is allowed beside those for which slots are being made; if not, wake up when one is."""
         state = self._state
-        due = state.bucket.next_at()
+        if state.bucket.next_at(state.claims) <= state.now:
+            return True
+        self.await_token(state.claims)
+        return False
+
+    def await_token(self, promised: int = 0) -> None:
+        """Wake up when the bucket has a token again, beside those that are promised."""
+        state = self._state
+        due = state.bucket.next_at(promised)
         if due > state.now and due != self._bucket_armed_for:
             self._bucket_armed_for = due
             state.timers.at(due, _nothing, None)
