@@ -10,6 +10,8 @@ from wire.messages import ToolCallView
 __all__ = ["Permissions"]
 
 _MOST = 10_000
+_MOST_OF_A_SESSION = 256
+"""As many as its worker's client counts; one that asks without end must not take the place of all others."""
 _REMEMBERED = 1_000
 """Calls no longer open of which is known why; older ones are as unknown as any."""
 _SHOWN = 10
@@ -25,14 +27,17 @@ class Permissions:
 
     def note(self, session: str, event: Single) -> None:
         """Take an event of a turn; only those about permissions change anything."""
-        if event.type == "permission_required" and self.count < _MOST:
-            call: ToolCallView = event.data.call
-            self._sessions.setdefault(session, {})[call.id] = call
+        if event.type == "permission_required":
+            self._open(session, event.data.call)
         elif event.type == "permission_decided":
             decided = event.data
             if self._sessions.get(session, {}).pop(decided.call_id, None) is not None:
                 by = f" by {decided.by}" if decided.by else ""
                 self._close(session, [decided.call_id], f"was decided already ({decided.decision}{by})")
+
+    def _open(self, session: str, call: ToolCallView) -> None:
+        if len(self._sessions.get(session, {})) < _MOST_OF_A_SESSION and self.count < _MOST:
+            self._sessions.setdefault(session, {})[call.id] = call
 
     def forget(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""

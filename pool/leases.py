@@ -129,7 +129,7 @@ class Leases:
         session, preparation = worker.session, worker.preparation
         if session is None or preparation is None or not preparation.resetting or session.key != key:
             raise UsageError(f"worker {worker.id} is not being reset for session {key!r}", worker=worker.id)
-        session.transcript = transcript
+        state.set_transcript(session, transcript)
         session.resume_failures = 0
         if preparation.resume_from is not None:
             state.counters.resumed += 1

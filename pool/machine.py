@@ -100,6 +100,10 @@ class PoolMachine:
         known = self._state.sessions.get(session)
         return known.transcript if known else None
 
+    def is_anothers(self, session: str, transcript: str) -> bool:
+        """Whether the conversation in that file is one of another session."""
+        return self._state.owners.get(transcript, session) != session
+
     def session_of(self, worker: str) -> str | None:
         """Whose conversation the worker has, or is being prepared for; None for nobody's, and for an unknown worker."""
         known = self._state.workers.get(worker)
@@ -187,7 +191,7 @@ class PoolMachine:
 
     def _session_known(self, known: stimuli.SessionKnown) -> None:
         session = self._state.session_of(known.session)
-        session.transcript = known.transcript
+        self._state.set_transcript(session, known.transcript)
         self._state.forget_if_empty(session)
 
     def _forget_session(self, forget: stimuli.ForgetSession) -> None:
@@ -195,7 +199,8 @@ class PoolMachine:
         if session is None:
             return
         self._check_forgettable(session)
-        session.transcript = session.failed = None
+        self._state.set_transcript(session, None)
+        session.failed = None
         session.resume_failures = 0
         self._fleet.detach(session)
         self._state.forget_if_empty(session)

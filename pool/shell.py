@@ -360,7 +360,7 @@ class Pool:
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         try:
             with trio.fail_after(self._settings.reset_timeout):
-                held = await put_conversation(life.worker, action.resume_from)
+                held = await put_conversation(life.worker, action, self._machine.is_anothers)
                 await self._attendance.restore(action.session, life)
         except trio.TooSlowError:
             error = WorkerError(

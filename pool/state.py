@@ -83,6 +83,8 @@ class State:
         self.groups: dict[str, Group] = {}
         self.agents: dict[str, Agent] = {}
         self.sessions: dict[str, Session] = {}
+        self.owners: dict[str, str] = {}
+        """Whose each transcript is."""
         self.requests: dict[str, Waiter] = {}
         """Every request that has not ended and holds nothing yet."""
         self.holds: dict[str, Held] = {}
@@ -150,6 +152,14 @@ class State:
         if session is None:
             session = self.sessions[key] = Session(key)
         return session
+
+    def set_transcript(self, session: Session, transcript: str | None) -> None:
+        """From now on that is the session's conversation; None = it has none."""
+        if session.transcript is not None and self.owners.get(session.transcript) == session.key:
+            del self.owners[session.transcript]
+        session.transcript = transcript
+        if transcript is not None:
+            self.owners[transcript] = session.key
 
     def forget_if_empty(self, session: Session) -> None:
         """Drop a session of which nothing would be lost."""

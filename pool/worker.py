@@ -4,6 +4,7 @@ The interface names no pid, file or signal as a duty: a worker on another machin
 can tell besides (pid, memory, whether it was stopped by a signal) is optional.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -11,6 +12,7 @@ import msgspec
 import trio
 
 from errors import ProtocolViolation, ResumeFailed
+from pool.actions import Reset
 from profiles.profile import CapabilityProfile, SoftArgs
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
@@ -85,13 +87,18 @@ class WorkerLauncher(Protocol):
         ...
 
 
-async def put_conversation(worker: PoolWorker, transcript: str | None) -> SessionResult:
+async def put_conversation(worker: PoolWorker, wanted: Reset, is_anothers: Callable[[str, str], bool]) -> SessionResult:
     """Give the worker the conversation of a transcript, or a new one (None, or there is nothing in it yet).
 
+    ``is_anothers(session, file)`` tells whether it holds another session's: no worker may call that a new one.
     Returns what it holds now. Raises WorkerError, ResumeFailed.
     """
+    transcript = wanted.resume_from
     if transcript is None or not await worker.prepare_resume(transcript):
-        return await _begin_conversation(worker.client)
+        held = await _begin_conversation(worker.client)
+        if held.session_file is not None and is_anothers(wanted.session, held.session_file):
+            raise ProtocolViolation("the worker calls the conversation of another session a new one")
+        return held
     return await _resume_conversation(worker.client, transcript)
 
 

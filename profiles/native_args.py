@@ -16,11 +16,12 @@ _DEFAULTS = AgentSettings()
 
 
 def check_native_settings(definition: AgentSettings) -> None:
-    """Raise UsageError where a program that speaks pi is asked for what it has no means to do.
+    """Raise UsageError where a program that speaks pi is asked for what it has no means to do, or to tell a secret.
 
     Passing it over in silence would be worse than an error: whoever writes ``permission_mode`` relies on it.
     """
     if definition.dialect == "native":
+        _check_base_url(definition.base_url or "")
         return
     for name in _NATIVE_ONLY:
         if getattr(definition, name) != getattr(_DEFAULTS, name):
@@ -29,6 +30,13 @@ def check_native_settings(definition: AgentSettings) -> None:
                 'the agent dialect = "native"',
                 setting=name,
             )
+
+
+def _check_base_url(url: str) -> None:
+    """It becomes an argument, and arguments are there for everybody on the machine to see."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        text = "base_url: a name or password in it would be seen by everybody here; put the key into env"
+        raise UsageError(text, setting="base_url")
 
 
 def native_args(definition: AgentSettings, cwd: str) -> Iterator[str]:

@@ -53,7 +53,7 @@ def test_s1_all_that_a_supervisor_makes_is_its_owners_alone_with_any_umask(tmp_p
     assert {status.st_uid for status in found.values()} == {os.geteuid()}
     names = {path.name for path in found}
     assert {"pool.db", "pool.db-wal", "workers.json", "supervisor.lock", "http-token", "control.sock"} <= names
-    assert {"made.txt", "w1.log"} <= names | {"w1.log"}
+    assert "made.txt" in names
     assert [path for path in found if path.suffix == ".jsonl"]
 
 

@@ -1,0 +1,147 @@
+"""A worker that lies: about whose conversation it has, about calls, and about why it failed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock
+
+from errors import PoolError, UsageError, WorkerRefused, WorkerStartFailed
+from gateway.events.translate import Single
+from gateway.events.vocabulary import READERS
+from gateway.permissions import Permissions
+from profiles import AgentSettings, ProfilesSettings, build_profile
+from rpc.client import RpcClient
+from rpc.native import NativeDialect
+from rpc.settings import RpcSettings
+from tests.doors.envelopes import event
+from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
+from tests.rpc.memory_transport import MemoryTransport
+from tests.rpc.procs import running, spec_of
+from wire.veil import Veil
+
+KEY = "canary-key-0001"
+
+
+# --- conversations ----------------------------------------------------------------------------------------------------
+
+
+class Thief(MemoryWorker):
+    """Calls the first conversation that there is a new one of whomever it is to serve, and an empty one at that."""
+
+    def new_session(self, request: dict[str, Any]) -> dict[str, Any]:
+        if not self.launcher.transcripts:
+            return super().new_session(request)
+        self.file = "/t/0"
+        return {**self.state(), "message_count": 0}
+
+    def get_state(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {**self.state(), "message_count": 0}
+
+
+class ThievesLauncher(MemoryLauncher):
+    kind = Thief
+
+
+async def test_s50_no_worker_can_call_another_sessions_conversation_a_new_one(autojump_clock: MockClock) -> None:
+    launcher = ThievesLauncher()
+    async with make_pool(launcher, max=2) as pool:
+        assert await say(pool, "alice", "mine") == "mine"
+        with pytest.raises(PoolError, match="the conversation of another session"):
+            await say(pool, "bob", "what did alice say?", timeout=5)
+    assert launcher.transcripts == {"/t/0": ["mine"]}
+    assert launcher.prompts == ["mine"]  # nobody has spoken in it meanwhile
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def asks(call: str) -> Single:
+    return READERS["permission_required"](event("x", {"call": {"id": call, "name": "bash"}}).data)
+
+
+def test_s52_a_worker_that_asks_without_end_leaves_room_for_the_questions_of_others() -> None:
+    open_calls = Permissions()
+    for number in range(20_000):
+        open_calls.note("hostile", asks(f"c{number}"))
+    open_calls.note("honest", asks("c"))
+    assert [call.id for call in open_calls.pending("honest")] == ["c"]
+    assert open_calls.count == 257
+
+
+# --- why it failed ----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def talking(worker: MemoryTransport) -> AsyncIterator[RpcClient]:
+    client = RpcClient(worker, NativeDialect(), RpcSettings(), name="w1", veil=Veil([KEY]))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(client.run)
+        yield client
+        nursery.cancel_scope.cancel()
+
+
+async def test_s22_why_a_worker_never_became_ready_is_told_without_its_secrets(autojump_clock: MockClock) -> None:
+    worker = MemoryTransport()
+    async with talking(worker) as client:
+        worker.say({"event": "start_failed", "data": {"message": f"{KEY} is no key"}})
+        with pytest.raises(WorkerStartFailed, match=r"\*\*\* is no key") as caught:
+            await client.wait_ready(5)
+    assert KEY not in repr((caught.value.message, caught.value.details))
+
+
+async def test_s22_what_a_worker_refuses_is_told_without_its_secrets(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    worker = MemoryTransport()
+
+    async def refuse() -> None:
+        request = await worker.next_request()
+        error = {"code": "model_error", "message": f"401 for {KEY}", "data": {"tried": [KEY, "others"]}}
+        worker.say({"id": request["id"], "error": error})
+
+    async with talking(worker) as client:
+        nursery.start_soon(refuse)
+        with pytest.raises(WorkerRefused, match=r"401 for \*\*\*") as caught:
+            await client.request("get_state")
+    assert caught.value.details["data"] == {"tried": ["***", "others"]}
+
+
+async def test_s22_what_is_no_message_is_shown_without_secrets(autojump_clock: MockClock) -> None:
+    worker = MemoryTransport()
+    async with talking(worker) as client:
+        for _ in range(200):
+            worker.print(f"export SOME_KEY={KEY}\n".encode())
+        error = await client.wait_ended()
+        assert client.contamination()[-1] == b"export SOME_KEY=***"
+    assert "SOME_KEY=***" in error.message
+
+
+@pytest.mark.process
+async def test_s22_what_a_worker_writes_to_stderr_is_kept_without_its_secrets(tmp_path: Path) -> None:
+    code = f"import sys; print('no access with {KEY}', file=sys.stderr); print('{KEY[:9]}', file=sys.stderr)"
+    spec = msgspec.structs.replace(spec_of(code), log_path=tmp_path / "w1.log", secrets=(KEY,))
+    async with running(spec) as process:
+        await process.wait_exit()
+        assert process.stderr_tail() == "no access with ***\ncanary-ke\n"
+    assert (tmp_path / "w1.log").read_text() == "no access with ***\ncanary-ke\n"
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["https://me:word@host/v1", "http://me@host", "https://:word@host:1/v1"])
+def test_s15_an_address_with_a_password_never_becomes_an_argument(url: str, tmp_path: Path) -> None:
+    settings = ProfilesSettings(agents={"main": AgentSettings(base_url=url)})
+    with pytest.raises(UsageError, match="base_url") as caught:
+        build_profile(settings, "main", "default", str(tmp_path))
+    assert "word" not in caught.value.message.replace("password", "")
+
+
+def test_s15_an_address_that_has_the_sign_elsewhere_may_be_one(tmp_path: Path) -> None:
+    settings = ProfilesSettings(agents={"main": AgentSettings(base_url="https://host/team@place/v1")})
+    assert "https://host/team@place/v1" in build_profile(settings, "main", "default", str(tmp_path)).hard_args
