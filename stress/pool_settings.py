@@ -11,8 +11,8 @@ from stress.plan import Plan
 __all__ = ["BACKOFF_MAX", "SPAWN_BURST", "SPAWN_RATE", "settings_text"]
 
 SPAWN_BURST = 8
-SPAWN_RATE = 8.0
-"""Above the default: with F1 once a second, and profiles that make room for one another, workers are started often."""
+SPAWN_RATE = 4.0
+"""The default: a start costs a quarter of a second of a CPU, and where profiles take turns, starts are many."""
 BACKOFF_MAX = 2.0
 _WORKER_BYTES = 64 * 1024 * 1024
 
