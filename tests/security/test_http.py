@@ -1,0 +1,244 @@
+"""The HTTP port as a hostile page, a stranger and a token with few rights find it."""
+
+import hmac
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from doors.http.access import Access
+from doors.http.routes import openings
+from doors.http.scopes import METHODS, Scope, scope_of
+from doors.http.services import Services
+from doors.http.settings import HttpSettings
+from doors.http.tokens import Grant
+from tests.acceptance.supervisor import running_supervisor
+from tests.doors.methods import FakeMethods
+
+TOKEN = "the-token-of-an-operator-0123456789"
+LOOKER = "the-token-of-a-looker-0123456789"
+SETTINGS = f"""
+[http]
+bind = "127.0.0.1:0"
+token = "{TOKEN}"
+
+[http.tokens.looker]
+token = "{LOOKER}"
+"""
+
+ROUTES = {
+    ("/", "GET"): None,
+    ("/assets/{name}", "GET"): None,
+    ("/health", "GET"): None,
+    ("/ready", "GET"): None,
+    ("/status", "GET"): Scope.READ,
+    ("/metrics", "GET"): Scope.READ,
+    ("/events", "GET"): Scope.READ,
+    ("/api/{method}", "POST"): Scope.READ,
+    ("/v1/models", "GET"): Scope.READ,
+    ("/v1/models/{model}", "GET"): Scope.READ,
+    ("/v1/chat/completions", "POST"): Scope.WRITE,
+    ("/v1/{rest:path}", "GET POST PUT PATCH DELETE"): Scope.READ,
+    ("/ws", "socket"): None,
+    ("/", "socket"): None,
+}
+"""Every way in and what it asks for; ``None``: it is open to all and tells nothing of anybody (or asks by itself)."""
+
+READ_METHODS = {
+    *("ping", "status", "agents.list", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
+    *("sessions.list", "sessions.get", "sessions.history", "workers.list", "waiting.list", "heartbeat.status"),
+}
+WRITE_METHODS = {
+    *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "events.inject"),
+    *("acquire", "release", "decide", "ui.respond", "heartbeat.run"),
+}
+
+
+def test_s30_every_route_asks_for_what_the_table_says() -> None:
+    services = Services(FakeMethods(), HttpSettings(token=TOKEN), Access([]))
+    found = {
+        (each.path, "socket" if each.is_socket else " ".join(each.methods)): each.scope for each in openings(services)
+    }
+    assert found == ROUTES
+
+
+def test_s31_every_method_that_is_not_named_is_the_operators_alone() -> None:
+    assert {name for name, scope in METHODS.items() if scope is Scope.READ} == READ_METHODS
+    assert {name for name, scope in METHODS.items() if scope is Scope.WRITE} == WRITE_METHODS
+    assert {scope_of(name) for name in ("attach.open", "shutdown", "config.get", "cron.add", "of.tomorrow")} == {
+        Scope.ADMIN
+    }
+
+
+def test_s32_a_wrong_token_is_compared_as_long_as_a_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[int, int]] = []
+    real = hmac.compare_digest
+
+    def compare(first: bytes, second: bytes) -> bool:
+        compared.append((len(first), len(second)))
+        return real(first, second)
+
+    grants = [Grant(f"t{number}", f"token-number-{number}-of-five", Scope.READ, approvals=False) for number in range(5)]
+    access = Access(grants)
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for token in (grants[0].token, grants[4].token, "x", "x" * 100_000, "\udcff\u20ac"):
+        compared.clear()
+        found = access.authenticate(token)
+        assert (found is not None) == (token in {grant.token for grant in grants})
+        assert compared == [(32, 32)] * 5
+
+
+# --- a real door ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    place = tmp_path_factory.mktemp("http")
+    (place / "pool.toml").write_text(SETTINGS)
+    with running_supervisor(place / "data", "--config", str(place / "pool.toml"), "--max", "1") as supervisor:
+        yield supervisor.status()["supervisor"]["http"]["url"]
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, timeout=20) as opened_client:
+        yield opened_client
+
+
+def asked(client: httpx.Client, route: tuple[str, str], **headers: str) -> list[httpx.Response]:
+    path, methods = route
+    for name, value in {"{name}": "main.js", "{method}": "status", "{model}": "main", "{rest:path}": "files"}.items():
+        path = path.replace(name, value)
+    return [client.request(method, path, headers=headers) for method in methods.split()]
+
+
+GUARDED = [route for route, scope in ROUTES.items() if scope is not None and route[1] != "socket"]
+PLAIN = [route for route in ROUTES if route[1] != "socket"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("route", GUARDED, ids=" ".join)
+def test_s30_without_a_token_nothing_that_is_guarded_is_told(client: httpx.Client, route: tuple[str, str]) -> None:
+    for headers in ({}, {"authorization": f"Bearer {TOKEN}x"}, {"cookie": f"token={TOKEN}"}, {"x-token": TOKEN}):
+        assert {answer.status_code for answer in asked(client, route, **headers)} == {401}
+    for answer in asked(client, (f"{route[0]}?token={TOKEN}&access_token={TOKEN}", route[1])):
+        assert answer.status_code == 401
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("route", PLAIN, ids=" ".join)
+def test_s33_no_answer_sets_a_cookie_or_is_kept_guessed_at_or_lent_to_another_site(
+    client: httpx.Client, route: tuple[str, str]
+) -> None:
+    for headers in ({}, {"authorization": f"Bearer {LOOKER}"}):
+        if route[0] == "/events" and headers:
+            continue  # it has no end; its headers are those of all others
+        for answer in asked(client, route, **headers):
+            assert "set-cookie" not in answer.headers
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+            assert answer.headers["cache-control"] in ("no-store", "no-cache")
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert "access-control-allow-origin" not in answer.headers
+            assert "access-control-allow-credentials" not in answer.headers
+            if answer.headers.get("content-type", "").startswith("text/html"):
+                assert "script-src 'self'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("route", PLAIN, ids=" ".join)
+def test_s34_a_foreign_page_and_a_foreign_name_reach_nothing_even_with_the_token(
+    client: httpx.Client, route: tuple[str, str]
+) -> None:
+    token = {"authorization": f"Bearer {TOKEN}"}
+    for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1:1"):
+        assert {answer.status_code for answer in asked(client, route, origin=origin, **token)} == {403}
+    for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "127.0.0.2"):
+        assert {answer.status_code for answer in asked(client, route, host=host, **token)} == {421}
+
+
+@pytest.mark.process
+def test_s34_a_foreign_page_opens_no_websocket(url: str) -> None:
+    for origin in ("https://evil.example", "null"):
+        with pytest.raises(InvalidStatus, match="403"), opened(url, origin=origin):
+            pass
+    with opened(url, origin=url) as socket:
+        assert json.loads(socket.recv(10))["event"] == "connect.challenge"
+
+
+# --- WebSockets -------------------------------------------------------------------------------------------------------
+
+
+def opened(url: str, **headers: str) -> ClientConnection:
+    return connect(url.replace("http", "ws") + "/ws", additional_headers=headers, open_timeout=10)
+
+
+def ask(socket: ClientConnection, method: str, **params: object) -> dict[str, object]:
+    """The answer to one request; events in between are passed over."""
+    socket.send(json.dumps({"type": "req", "id": method, "method": method, "params": params}))
+    while True:
+        frame: dict[str, object] = json.loads(socket.recv(10))
+        if frame["type"] == "res":
+            return frame
+
+
+HELLO = {"minProtocol": 4, "maxProtocol": 4}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        *(("status", {}), ("agent", {"message": "hello"}), ("config.get", {}), ("connect", HELLO)),
+        ("connect", {**HELLO, "auth": {"token": f"{TOKEN}x"}}),
+        ("connect", {**HELLO, "auth": {"password": TOKEN}}),
+        ("connect", {**HELLO, "auth": {"token": TOKEN}, "role": "node"}),
+        ("connect", {**HELLO, "auth": {"token": TOKEN}, "scopes": ["operator.everything"]}),
+        ("connect", {**HELLO, "auth": {"token": TOKEN}, "device": {"nonce": "of-another-connection"}}),
+    ],
+)
+def test_s35_a_websocket_without_a_token_gets_one_refusal_and_is_closed(
+    url: str, method: str, params: dict[str, object]
+) -> None:
+    with opened(url) as socket:
+        assert json.loads(socket.recv(10))["event"] == "connect.challenge"
+        answer = ask(socket, method, **params)
+        assert answer["ok"] is False
+        assert TOKEN not in json.dumps(answer)
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+
+
+@pytest.mark.process
+def test_s35_the_first_frame_of_a_websocket_is_small(url: str) -> None:
+    with opened(url) as socket:
+        socket.recv(10)
+        socket.send("x" * (64 * 1024 + 1))
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+
+@pytest.mark.process
+def test_s31_a_websocket_may_do_what_its_token_may_whatever_it_asks_for(url: str) -> None:
+    wish = {**HELLO, "auth": {"token": LOOKER}, "scopes": ["operator.admin", "operator.approvals"]}
+    with opened(url) as socket:
+        hello = ask(socket, "connect", **wish)
+        payload = hello["payload"]
+        assert isinstance(payload, dict)
+        assert payload["auth"]["scopes"] == ["operator.read"]
+        assert ask(socket, "status")["ok"] is True
+        for method, params in (
+            ("agent", {"message": "hello", "idempotencyKey": "k"}),
+            ("sessions.delete", {"key": "a"}),
+            ("config.get", {}),
+            ("exec.approval.resolve", {"id": "c", "decision": "allow-once"}),
+        ):
+            answer = ask(socket, method, **params)
+            assert "missing scope" in json.dumps(answer), method
