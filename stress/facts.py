@@ -266,7 +266,7 @@ class Stranger(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Delayed(_Seen, frozen=True, kw_only=True, tag=True):
-    """This process itself was late by so many seconds at most since the last such fact: the machine is to blame."""
+    """So many seconds at most may anything have been late since the last such fact because the machine is busy."""
 
     seconds: float
 

@@ -59,8 +59,8 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
 
     ``answered``: completed; ``failed``: any other outcome, or refused. ``waiting``: accepted and not begun;
     ``running``: begun and not ended. ``workers`` as ``/proc`` has them; ``rss`` in bytes, ``fds``: the supervisor's,
-    0 while there is none. ``p50`` and ``p99`` of the answers in it, as in ``Latencies``. ``delayed``: how late this
-    process itself was.
+    0 while there is none. ``p50`` and ``p99`` of the answers in it, as in ``Latencies``. ``delayed``: how
+    late the machine has made things.
     """
 
     second: int

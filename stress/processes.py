@@ -17,6 +17,7 @@ __all__ = [
     "open_files",
     "read_stat",
     "resident_bytes",
+    "seconds_in_queue",
     "signal_process",
 ]
 
@@ -67,6 +68,14 @@ def open_files(pid: int) -> int:
         return sum(1 for _ in (_PROC / str(pid) / "fd").iterdir())
     except OSError:
         return 0
+
+
+def seconds_in_queue(pid: int) -> float:
+    """How long its main thread has been ready to run and had no CPU, since it began; 0 = not known."""
+    try:
+        return int((_PROC / str(pid) / "task" / str(pid) / "schedstat").read_bytes().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def marker_of(pid: int) -> str:

@@ -155,7 +155,7 @@ class _Run:
         await self._read_transcripts(owners, target.data_dir / "sessions")
 
     async def _under_load(self) -> None:
-        watching = (self._witness.watch_processes, self._witness.watch_status, self._witness.watch_ourselves)
+        watching = (self._witness.watch_processes, self._witness.watch_status, self._witness.watch_delays)
         async with trio.open_nursery() as nursery:
             for watch in (*watching, self._inject_all, self._run_front_ends):
                 nursery.start_soon(watch)

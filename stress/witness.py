@@ -1,4 +1,4 @@
-"""Looks at the supervisor from outside while the load goes on: its processes, its status, how late we are ourselves."""
+"""Looks at the supervisor from outside while the load goes on: its processes, its status, how late the machine is."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import trio
 
 from stress.connection import Connection
 from stress.facts import Delayed, Fact, Figures, Processes, Waiting, WorkerFigures
-from stress.processes import Household, Look, open_files, resident_bytes
+from stress.processes import Household, Look, open_files, resident_bytes, seconds_in_queue
 
 __all__ = ["Witness", "read_status"]
 
@@ -113,18 +113,28 @@ class Witness:
             took = self._clock() - asked
             await trio.sleep(max(_STATUS_SECONDS, took / _STATUS_SHARE))
 
-    async def watch_ourselves(self) -> None:
-        """How much later than asked for this process goes on after a nap, at most, each second."""
+    async def watch_delays(self) -> None:
+        """Each second, by how much this machine makes things late.
+
+        How much later than asked for this process goes on after a nap, at most; or how long the supervisor was ready to
+        run and had no CPU, where that is more.
+        """
         worst = 0.0
         told = self._clock()
+        queued = self._queued()
         while True:
             began = self._clock()
             await trio.sleep(_NAP_SECONDS)
             now = self._clock()
             worst = max(worst, now - began - _NAP_SECONDS)
             if now - told >= _MEASURE_SECONDS:
-                self._tell(Delayed(t=now, seconds=worst))
+                before, queued = queued, self._queued()
+                self._tell(Delayed(t=now, seconds=max(worst, queued - before)))
                 worst, told = 0.0, now
+
+    def _queued(self) -> float:
+        household = self._household()
+        return 0.0 if household is None else seconds_in_queue(household.supervisor)
 
     def _pids(self) -> tuple[int, ...]:
         household = self._household()
