@@ -47,13 +47,13 @@ def asked_for() -> list[str]:
 
 
 @pytest.mark.parametrize("text", asked_for())
-def test_the_lock_has_what_the_project_asks_for_in_a_version_that_it_takes(text: str) -> None:
+def test_s80_the_lock_has_what_the_project_asks_for_in_a_version_that_it_takes(text: str) -> None:
     """Where this fails: make lock."""
     wanted = Requirement(text)
     assert wanted.specifier.contains(ENTRIES[canonicalize_name(wanted.name)].version)
 
 
-def test_every_package_is_pinned_with_hashes_and_from_no_place_of_its_own() -> None:
+def test_s80_every_package_is_pinned_with_hashes_and_from_no_place_of_its_own() -> None:
     assert len(ENTRIES) > len(asked_for())
     for name, locked in ENTRIES.items():
         assert locked.version, name
@@ -63,13 +63,13 @@ def test_every_package_is_pinned_with_hashes_and_from_no_place_of_its_own() -> N
     assert not re.search(r"://|^\s*-(?!-hash=)", LOCK, re.MULTILINE)
 
 
-def test_what_is_installed_here_is_what_is_locked() -> None:
+def test_s80_what_is_installed_here_is_what_is_locked() -> None:
     """Where this fails: make -B .venv/.installed."""
     here = {name: locked for name, locked in ENTRIES.items() if locked.requirement.marker is None}
     assert {name: version(name) for name in here} == {name: locked.version for name, locked in here.items()}
 
 
-def test_make_installs_the_locked_files_and_nothing_besides() -> None:
+def test_s80_make_installs_the_locked_files_and_nothing_besides() -> None:
     makefile = (ROOT / "Makefile").read_text()
     recipe = re.search(r"^\$\(STAMP\):(.*)\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert recipe is not None
