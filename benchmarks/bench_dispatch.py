@@ -49,14 +49,14 @@ def run() -> list[Result]:
         pinned = trio.run(_measure)
     finally:
         os.sched_setaffinity(0, cpus)
-    return [*_calls("a call, free CPUs, p50", free), *_calls("a call, all on one CPU, p50", pinned), *_rates(free)]
+    return [*_calls("a call, free CPUs, p50", free), *_calls("a call, one CPU, p50", pinned), *_rates(free)]
 
 
 def _calls(name: str, figures: Mapping[str, _Figures]) -> list[Result]:
     ours = figures[_OURS].microseconds
     return [
         result(
-            name,
+            f"{name}, beside {other}",
             ours,
             "us",
             promise=Promise.DISPATCH,
@@ -73,7 +73,7 @@ def _rates(figures: Mapping[str, _Figures]) -> list[Result]:
     ours = figures[_OURS].rate
     return [
         result(
-            "calls, two at a time",
+            f"calls, two at a time, beside {other}",
             ours,
             "/s",
             promise=Promise.DISPATCH,

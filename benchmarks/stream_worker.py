@@ -9,6 +9,7 @@ import os
 
 _PIECE = '{"event":"assistant_message","data":{"partial":"word ","run_id":"%s","seq":%d}}\n'
 _BLOCK = 10_000
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def _answer(request: dict[str, object], result: dict[str, object]) -> None:
 
 
 def _say(message: dict[str, object]) -> None:
-    _write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+    _write(_encode(message).encode() + b"\n")
 
 
 def _write(data: bytes) -> None:

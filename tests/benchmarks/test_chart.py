@@ -42,8 +42,17 @@ def test_a_missed_bar_looks_and_reads_like_one() -> None:
     drawn = picture(of_share(0.5, "good"), of_share(3.0, "bad"))
     assert [kind for kind, _ in bars(drawn)] == ["met", "missed"]
     assert words(drawn).count("missed") == 1
-    assert "missed: 3.00 of it" in words(drawn)
+    assert "30 us (<= 10 us), missed" in words(drawn)
     assert "1 of 2 bars met" in words(drawn)
+
+
+def test_a_ratio_is_told_where_it_is_what_is_judged() -> None:
+    drawn = picture(
+        result("one", 3, "us", promise=Promise.PING, baseline=2, ratio_at_most=2),
+        result("two", 3, "us", promise=Promise.PING, baseline=2, at_most=4),
+    )
+    assert "3 us, 1.5 x (<= 2 x)" in words(drawn)
+    assert "3 us (<= 4 us)" in words(drawn)
 
 
 def test_figures_stand_under_what_they_hold_in_the_order_of_the_promises() -> None:
