@@ -2,8 +2,9 @@
 
 ``sqlite3`` lets go of the interpreter's lock around every step of a statement, and a thread that wants it back from a
 busy event loop waits up to 5 ms for it: written row by row, 1000 rows take 5 s then. One step for many rows makes it a
-few milliseconds. So that few statements are prepared, their sizes are powers of two, filled up with the last row again:
-every statement here does no more when it meets a row twice.
+few milliseconds. So that few statements are prepared, their sizes are powers of two, filled up with the smallest row
+again, since SQLite copies every parameter. No statement here does more when it meets a row twice, and no two rows of a
+list have the same key.
 """
 
 import sqlite3
@@ -34,10 +35,14 @@ class Bulk:
         for start in range(0, len(rows), _MOST_ROWS):
             part = rows[start : start + _MOST_ROWS]
             size = 1 << (len(part) - 1).bit_length()
-            padding = (rows[start + len(part) - 1],) * (size - len(part))
+            padding = (min(part, key=_size_of),) * (size - len(part))
             parameters = list(chain.from_iterable(chain(part, padding)))
             changed += connection.execute(_text(*self._parts, size), parameters).rowcount
         return changed
+
+
+def _size_of(row: Parameters) -> int:
+    return sum(len(value) for value in row if isinstance(value, str | bytes))
 
 
 @lru_cache(maxsize=64)
