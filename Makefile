@@ -10,7 +10,7 @@ PIP_AUDIT_VERSION := 2.10.1
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak sim mutants bench pi test-pi lock audit clean
+.PHONY: help demo test check lint soak sim mutants stress bench pi test-pi lock audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ soak: $(STAMP) ## The long forms of the tests: the supervisor killed 200 times u
 
 sim: $(STAMP) ## Hours of load and faults on the pool's machine in virtual time, for a minute; SEED=7 begins elsewhere
 	$(BIN)/python -m tests.sim --seed $(or $(SEED),1) --hours 0.5 --budget 50
+
+stress: $(STAMP) ## Drive a real pool for a minute, kill and confuse its workers, check what it promises; SEED=7 repeats
+	$(BIN)/pool stress --load L1 --faults F1,F2 --scale 1/20 --seconds 40 --seed $(or $(SEED),7)
 
 mutants: $(STAMP) ## Take one guard after the other out of a copy of the tree: a test must notice each
 	$(BIN)/python -m tests.mutants

@@ -51,6 +51,7 @@ def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
         backoff_max=limits.backoff_max,
         age_step=limits.age_step,
         explains=overloaded.union(*(fault.explains for fault in faults)),
+        ramp=plan.ramp,
         calm=plan.calm,
         compares=plan.workers >= _LEAST_TO_COMPARE and plan.load in ("L1", "L5"),
         rss_growth=_MOST_GROWTH if plan.load == "L5" else 0.0,

@@ -39,13 +39,13 @@ class _Request:
 class Meter:
     """``series`` are the seconds that are over; ``fates`` counts the ends of requests in words."""
 
-    def __init__(self, calm: float) -> None:
-        """``calm``: seconds at the beginning without faults."""
+    def __init__(self, ramp: float, calm: float) -> None:
+        """Between ``ramp`` and ``calm`` seconds the load is full, and there are no faults."""
         self.series: list[Second] = []
         self.fates: Counter[str] = Counter()
         self.faults: list[Injected] = []
         self.lives = 0
-        self._calm = calm
+        self._ramp, self._calm = ramp, calm
         self._open: dict[int, _Request] = {}
         self._waiting = self._running = 0
         self._workers = self._rss = self._fds = 0
@@ -129,7 +129,7 @@ class Meter:
         if len(self._samples) == _SAMPLES:
             del self._samples[: _SAMPLES // 2]
         self._samples.append(took)
-        if fact.t < self._calm:
+        if self._ramp <= request.asked and fact.t < self._calm:
             self._calm_samples.append(took)
 
     def _close_second(self) -> None:

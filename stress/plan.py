@@ -38,6 +38,8 @@ _TIMEOUTS: dict[LoadName, float] = {"L2": 10.0, "L3": 300.0}
 _LEAST_WORKERS = 4
 _PROFILES = 8
 _FRONT_ENDS = 500
+_RAMP_PER_WORKER = 0.4
+"""Seconds; four workers are started a second, and at the beginning all at once want the CPUs."""
 _BURST_PER_WORKER = 50  # 3,200 waiters for 64 workers
 _BURSTS = 2
 _WITH_FRONT_ENDS = ("L4", "L6")
@@ -66,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is going to be done. ``roles``: how the profiles are called; ``turn``: seconds a turn takes on average.
 
     ``seconds``: how long there are new requests, unless ``requests`` of them have been made before; ``timeout`` of each
-    request in seconds. ``calm``: seconds at the beginning without any fault, to compare with.
+    request in seconds. Until ``ramp`` the rate grows from nothing, as the pool does; until ``calm`` there is no fault.
     """
 
     load: LoadName
@@ -82,6 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rate: float
     turn: float
     timeout: float
+    ramp: float
     calm: float
 
     @property
@@ -107,8 +110,10 @@ def make_plan(wish: Wish) -> Plan:
     if wish.rate:
         turn = max(0.0, utilisation * workers / rate - _OVERHEAD)
     burst = _BURST_PER_WORKER * workers
+    ramp = 0.0 if wish.load == "L3" else _RAMP_PER_WORKER * workers
     requests = wish.requests or (2**31 if wish.seconds else _usual_requests(wish, sessions, burst))
-    seconds = wish.seconds or requests / rate
+    seconds = wish.seconds or requests / rate + ramp / 2
+    ramp = min(ramp, 0.2 * seconds)
     return Plan(
         load=wish.load,
         faults=wish.faults,
@@ -123,7 +128,8 @@ def make_plan(wish: Wish) -> Plan:
         rate=rate,
         turn=turn,
         timeout=_TIMEOUTS.get(wish.load, 60.0),
-        calm=min(30.0, 0.2 * seconds) if wish.faults else 0.0,
+        ramp=ramp,
+        calm=ramp + min(30.0, 0.2 * seconds) if wish.faults else 0.0,
     )
 
 

@@ -20,7 +20,7 @@ class Recorder:
     def __init__(self, plan: Plan, rules: Rules) -> None:
         self.plan = plan
         self.checker = Checker(rules)
-        self.meter = Meter(plan.calm)
+        self.meter = Meter(plan.ramp, plan.calm)
         self.listeners: list[Callable[[Fact], None]] = []
         self._began_at = time.time()
         self._began: float | None = None

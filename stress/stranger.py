@@ -1,16 +1,17 @@
 """A process that takes the pid of one that has died, and says whether anybody signals it.
 
-    python -m stress.stranger PID SECONDS
+    python -m stress.stranger PID
 
 As soon as the pid is free a child with it is made (``clone3`` with ``set_tid``, which needs CAP_SYS_ADMIN or
-CAP_CHECKPOINT_RESTORE), and lives for so long. Printed, a line each: ``there``, or why not; then ``let alone`` or
-``signalled``. Linux, standard library only.
+CAP_CHECKPOINT_RESTORE), and lives until stdin ends or somebody signals it. Printed, a line each: ``there``, or why not;
+then ``let alone`` or ``signalled``. Linux, standard library only.
 """
 
 import ctypes
 import errno
 import os
 import platform
+import select
 import signal
 import struct
 import sys
@@ -69,15 +70,26 @@ def _fork_when_free(pid: int) -> int:
         time.sleep(_PAUSE)
 
 
-def _live(seconds: float) -> NoReturn:
-    """In the child: exit code 1 as soon as any signal comes that can be heard of."""
-    heard = signal.sigtimedwait(signal.valid_signals(), seconds)
-    os._exit(0 if heard is None else 1)
+def _live() -> NoReturn:
+    """In the child: until any signal comes that can be heard of."""
+    signal.sigwait(signal.valid_signals())
+    os._exit(1)
+
+
+def _is_let_alone(child: int) -> bool:
+    """Wait for the end of stdin or of the child; whether nobody has ended or stopped it by then."""
+    handle = os.pidfd_open(child)
+    select.select([sys.stdin.fileno(), handle], [], [])
+    ended, _ = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return not ended
 
 
 def main() -> int:
     """The exit code: 0, or 1 where it could not be done."""
-    pid, seconds = int(sys.argv[1]), float(sys.argv[2])
+    pid = int(sys.argv[1])
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         child = _fork_when_free(pid)
@@ -85,13 +97,9 @@ def main() -> int:
         _say(f"pid {pid}: {exc.strerror}")
         return 1
     if child == 0:
-        _live(seconds)
+        _live()
     _say(THERE)
-    _, status = os.waitpid(child, os.WUNTRACED)
-    if os.WIFSTOPPED(status):
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    _say(LET_ALONE if status == 0 else SIGNALLED)
+    _say(LET_ALONE if _is_let_alone(child) else SIGNALLED)
     return 0
 
 

@@ -15,7 +15,8 @@ __all__ = ["Blame", "Judge", "Rules"]
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What the pool has promised, in numbers: limits of its settings, seconds, bytes; and what its faults explain.
 
-    ``explains``: codes that requests may end with. ``calm``: seconds at the beginning without faults. ``compares``:
+    ``explains``: codes that requests may end with. Between ``ramp`` and ``calm`` seconds
+    the load was full and there was no fault. ``compares``:
     whether waiting times under faults can be compared with those before (enough workers, no overload).
     ``told_within``: seconds until a front end hears of its outcome although others read slowly.
     ``rss_growth``: how many times its size after the warm-up the supervisor may grow to; 0 = not judged.
@@ -35,6 +36,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     fds_slack: int = 8
     told_within: float = math.inf
     explains: frozenset[str] = frozenset()
+    ramp: float = 0.0
     calm: float = 0.0
     compares: bool = False
 

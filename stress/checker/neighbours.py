@@ -57,7 +57,7 @@ class Neighbours(Judge):
     def _note_delay(self, fact: Answered, entry: Entry, book: Book) -> None:
         took = fact.t - entry.asked.t - entry.asked.turn
         if fact.t < self.rules.calm:
-            self._calm.append(took)
+            self._calm += [took] if entry.asked.t >= self.rules.ramp else []
         elif entry.asked.t > self.rules.calm and entry.is_alone and not self._is_hit(entry, book):
             self._others.append(took)
 

@@ -10,6 +10,8 @@ from stress.facts import Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, P
 __all__ = ["AtMost", "ComesBack", "LeftAlone", "TrueStatus"]
 
 _TAKINGS = frozenset({"worker_evicted", "session_parked"})
+_OWN_WISHES = frozenset({"", "evicted", "rebound", "idle", "retired"})
+"""Why the pool parts a session from its worker of its own accord; an eviction itself says no reason."""
 _SPAWN_SLACK = 1.5
 """Workers more than the bucket has, because start times in ``/proc`` are counted in hundredths of a second."""
 
@@ -32,7 +34,8 @@ class LeftAlone(Judge):
     """I8: no worker is evicted, and no session parked, in mid-turn.
 
     A worker is free as soon as all that it said in its turn is there, and the outcome is told right after: so it is a
-    turn that was cut off where the outcome of a request does not follow what was done to its worker.
+    turn that was cut off where the outcome of a request does not follow what was done to its worker. Of what befalls a
+    worker, or was ordered, nothing is judged.
     """
 
     invariant = "I8"
@@ -51,7 +54,7 @@ class LeftAlone(Judge):
                 yield Blame(what, (number,), moved.worker)
         if isinstance(fact, LifeEnded):
             self._suspicions.clear()
-        elif isinstance(fact, Moved) and fact.what in _TAKINGS and fact.why != "worker_exited":
+        elif isinstance(fact, Moved) and fact.what in _TAKINGS and fact.why in _OWN_WISHES:
             self.checked += 1
             due = fact.t + self.rules.order_slack + book.delay()
             self._suspicions += [(due, number, fact) for number in book.running.get(fact.worker, ())]

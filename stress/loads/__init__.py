@@ -8,6 +8,9 @@ from stress.plan import Plan
 
 __all__ = ["Arrival", "Crowd", "arrivals", "mixed_with_wicked", "zipf_weights"]
 
+_LEAST_RATE = 0.05
+"""Of the plan's rate, at the very beginning."""
+
 
 def arrivals(plan: Plan, rng: Random) -> Iterator[Arrival]:
     """All requests of the plan's load in order of time; the same choices for the same seed."""
@@ -16,10 +19,11 @@ def arrivals(plan: Plan, rng: Random) -> Iterator[Arrival]:
 
 
 def _steady(plan: Plan, crowd: Crowd, rng: Random) -> Iterator[Arrival]:
-    """Independent of one another, ``plan.rate`` a second."""
+    """Independent of one another, ``plan.rate`` a second once the ramp is over."""
     at = 0.0
     for number in range(plan.requests):
-        at += rng.expovariate(plan.rate)
+        grown = max(_LEAST_RATE, at / plan.ramp) if plan.ramp else 1.0
+        at += rng.expovariate(plan.rate * min(1.0, grown))
         if at > plan.seconds:
             return
         yield crowd.arrival(number, at, crowd.next_session())
