@@ -30,6 +30,7 @@ _CLONE3 = 435
 _ARGUMENTS = struct.Struct("11Q")
 _CAPABILITIES = (21, 40)
 """CAP_SYS_ADMIN, CAP_CHECKPOINT_RESTORE: either will do."""
+_PR_SET_PDEATHSIG = 1
 _PATIENCE = 5.0
 _PAUSE = 0.005
 
@@ -71,7 +72,8 @@ def _fork_when_free(pid: int) -> int:
 
 
 def _live() -> NoReturn:
-    """In the child: until any signal comes that can be heard of."""
+    """In the child: until any signal comes that can be heard of, or its parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     signal.sigwait(signal.valid_signals())
     os._exit(1)
 
@@ -80,11 +82,11 @@ def _is_let_alone(child: int) -> bool:
     """Wait for the end of stdin or of the child; whether nobody has ended or stopped it by then."""
     handle = os.pidfd_open(child)
     select.select([sys.stdin.fileno(), handle], [], [])
-    ended, _ = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-    if not ended:
+    noticed, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
+    if not noticed or os.WIFSTOPPED(status):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return not ended
+    return not noticed
 
 
 def main() -> int:

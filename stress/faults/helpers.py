@@ -1,0 +1,52 @@
+"""Processes of our own that faults need: started, listened to line by line, and gone when nobody needs them."""
+
+import subprocess
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import trio
+
+__all__ = ["Helper", "helper_process"]
+
+_READ_BYTES = 4096
+
+
+class Helper:
+    """A running one."""
+
+    def __init__(self, process: trio.Process, stdin: trio.abc.SendStream, output: trio.abc.ReceiveStream) -> None:
+        self.pid = process.pid
+        self._stdin = stdin
+        self._output = output
+        self._rest = b""
+
+    async def dismiss(self) -> None:
+        """Tell it that nobody needs it any more, by the end of its stdin."""
+        await self._stdin.aclose()
+
+    async def line(self) -> str:
+        """The next line that it prints; empty = there is none any more."""
+        while b"\n" not in self._rest:
+            piece = await self._output.receive_some(_READ_BYTES)
+            if not piece:
+                return ""
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode(errors="replace")
+
+
+@asynccontextmanager
+async def helper_process(command: Iterable[str]) -> AsyncIterator[Helper]:
+    """It is killed at the end of the block."""
+    process = await trio.lowlevel.open_process(
+        list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a helper's streams are no pipes")
+    try:
+        async with process.stdin, process.stdout:
+            yield Helper(process, process.stdin, process.stdout)
+    finally:
+        with trio.CancelScope(shield=True):
+            process.kill()
+            await process.wait()

@@ -1,0 +1,81 @@
+"""F6: a front end dies between the grant of its worker and the answer; its run must come to its end all the same."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import trio
+
+from errors import PoolError
+from stress.connection import Connection
+from stress.facts import Disordered
+from stress.faults.helpers import helper_process
+from stress.faults.port import Preparation, Stroke, Target
+from stress.faults.times import spread
+from stress.front_end import COMMAND, GRANTED
+from stress.plan import Plan
+
+__all__ = ["LostFrontEnds"]
+
+_EVERY = 5.0
+_TURN_MS = 500
+"""So long the run takes; the front end dies within it, counted from the grant."""
+_GRANT_SECONDS = 60.0
+_OUTCOME_SECONDS = 90.0
+
+
+class LostFrontEnds:
+    """Each is a process of its own with a session of its own; the load's requests are none of its business."""
+
+    name = "F6"
+    explains: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
+        """Nothing: this can be done to any pool."""
+        return Preparation()
+
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
+        """The amount: seconds from the grant to the death."""
+        return spread(plan, rng, {"kill_front_end": (0.0, _TURN_MS / 1000)}, every=_EVERY)
+
+    async def inject(self, stroke: Stroke, target: Target) -> None:
+        """Nothing is killed where the supervisor ends before the grant."""
+        run = f"lost-front-end-{next(self._numbers)}-at-{stroke.at:.3f}"
+        async with helper_process([*COMMAND, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
+            with trio.move_on_after(_GRANT_SECONDS):
+                if await front_end.line() != GRANTED:
+                    return
+            await trio.sleep(stroke.amount)
+            target.tell(self.name, stroke.kind, pid=front_end.pid, hurts=False)
+        await _expect_outcome(run, target)
+
+
+async def _expect_outcome(run: str, target: Target) -> None:
+    """Whatever it is: other faults may have struck the same run."""
+
+    async def ready() -> Path:
+        return target.socket
+
+    connection = Connection(ready)
+    wrong = f"the front end of run {run} died, and the run has no outcome {_OUTCOME_SECONDS:g} s later"
+    with trio.move_on_after(_OUTCOME_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run)
+            wrong = await _ask_for_outcome(connection, run)
+            nursery.cancel_scope.cancel()
+    if wrong:
+        target.see(Disordered(t=target.now(), what=wrong))
+
+
+async def _ask_for_outcome(connection: Connection, run: str) -> str:
+    """What is wrong with the answer; empty = nothing."""
+    try:
+        while (await connection.ask("agent.wait", {"run_id": run, "session": run}))["status"] == "timeout":
+            continue  # it was asked for with a patience of its own
+    except PoolError as exc:
+        return f"the front end of run {run} died, and nobody knows of the run: {exc}"
+    return ""

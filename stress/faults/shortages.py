@@ -1,0 +1,108 @@
+"""F4: the supervisor runs out of files, processes or disk space for a while, and a worker dies at that moment.
+
+No more files: its RLIMIT_NOFILE becomes what it has open. No more processes: a seam of ``stress.tampered_supervisor``,
+since root knows no limit of processes. No more disk: its RLIMIT_FSIZE becomes 0, so that every write to any file fails
+(EFBIG, where a full disk says ENOSPC; the store and the logs make no difference between them).
+"""
+
+import resource
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from random import Random
+
+import trio
+
+from stress.faults.port import Preparation, Stroke, Target
+from stress.faults.times import spread
+from stress.plan import Plan
+from stress.tampered_supervisor import WRAPPER
+from stress.tampering import Tampering
+
+__all__ = ["Shortages"]
+
+_EVERY = 20.0
+_SECONDS = (0.5, 4.0)
+_KINDS = ("no_files", "no_processes", "no_disk")
+
+
+class Shortages:
+    """What is short is short for ``amount`` seconds; the killed worker cannot be replaced before."""
+
+    name = "F4"
+    explains = frozenset({"worker_exited", "worker_start_failed", "worker_refused", "resume_failed", "acquire_timeout"})
+
+    def __init__(self) -> None:
+        self._one_at_a_time = trio.Lock()
+
+    def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
+        """A supervisor that can be told that there are no more processes."""
+        return Preparation(wrapper=WRAPPER)
+
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
+        """Each shortage as often as the others."""
+        return spread(plan, rng, dict.fromkeys(_KINDS, _SECONDS), every=_EVERY)
+
+    async def inject(self, stroke: Stroke, target: Target) -> None:
+        """One shortage, and one worker less."""
+        async with self._one_at_a_time:
+            supervisor = target.supervisor
+            if supervisor is None:
+                return
+            target.tell(self.name, stroke.kind, worker="*", pid=supervisor, seconds=stroke.amount)
+            with _shortage(stroke.kind, target, supervisor):
+                self._kill_one(stroke.pick, target)
+                await trio.sleep(stroke.amount)
+
+    def _kill_one(self, pick: float, target: Target) -> None:
+        victims = target.workers()
+        if victims:
+            victim = victims[int(pick * len(victims))]
+            target.tell(self.name, "kill", worker=victim.name, pid=victim.pid)
+            target.signal(victim, signal.SIGKILL)
+
+
+def _shortage(kind: str, target: Target, supervisor: int) -> AbstractContextManager[None]:
+    match kind:
+        case "no_processes":
+            return _no_processes(Tampering.of(target.data_dir))
+        case "no_files":
+            return _limited(target, supervisor, resource.RLIMIT_NOFILE, _highest_descriptor(supervisor) + 1)
+        case _:
+            return _limited(target, supervisor, resource.RLIMIT_FSIZE, 0)
+
+
+@contextmanager
+def _no_processes(tampering: Tampering) -> Iterator[None]:
+    tampering.no_processes = True
+    try:
+        yield
+    finally:
+        tampering.no_processes = False
+
+
+@contextmanager
+def _limited(target: Target, supervisor: int, limit: int, most: int) -> Iterator[None]:
+    """Workers that were started meanwhile have inherited it, and get back what they were due."""
+    usual = _limit(supervisor, limit, most)
+    try:
+        yield
+    finally:
+        for pid in (supervisor, *(worker.pid for worker in target.workers())):
+            _limit(pid, limit, usual)
+
+
+def _limit(pid: int, limit: int, soft: int) -> int:
+    """Set the soft limit of a process, if it is still there; what it was, else the same."""
+    with suppress(ProcessLookupError):
+        usual, hard = resource.prlimit(pid, limit)
+        resource.prlimit(pid, limit, (soft, hard))
+        return usual
+    return soft
+
+
+def _highest_descriptor(pid: int) -> int:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return max(int(file.name) for file in Path("/proc", str(pid), "fd").iterdir())
+    return 0
