@@ -2,7 +2,7 @@
 
 All have two workers and are given the least there is to do: theirs call ``abs``, ours takes the warm worker of a
 session and sends it a ``ping``, which a bare loop answers, as a bare loop calls the function in all others. In turns,
-so that all see the same machine.
+so that all see the same machine. What of ours is the choice of the worker shows beside calls to one that is held.
 """
 
 import os
@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -25,12 +25,13 @@ from benchmarks import stream_worker
 from benchmarks.harness import Result, median, result
 from benchmarks.promises import Promise
 from pool import LocalLauncher, Pool, PoolSettings
-from profiles import AgentSettings, ProfilesSettings, build_profile
+from profiles import AgentSettings, CapabilityProfile, ProfilesSettings, build_profile
 
 _WORKERS = 2
 _ROUNDS = 20
 _CALLS = 50
 _OURS = "pool"
+_HELD = "pool, worker held"
 _WORKER = [sys.executable, "-P", str(Path(stream_worker.__file__))]
 
 
@@ -49,7 +50,12 @@ def run() -> list[Result]:
         pinned = trio.run(_measure)
     finally:
         os.sched_setaffinity(0, cpus)
-    return [*_calls("a call, free CPUs, p50", free), *_calls("a call, one CPU, p50", pinned), *_rates(free)]
+    return [
+        *_calls("a call, free CPUs, p50", free),
+        *_calls("a call, one CPU, p50", pinned),
+        _beside_held(pinned),
+        *_rates(free),
+    ]
 
 
 def _calls(name: str, figures: Mapping[str, _Figures]) -> list[Result]:
@@ -65,8 +71,14 @@ def _calls(name: str, figures: Mapping[str, _Figures]) -> list[Result]:
             ratio_at_most=1.0,
         )
         for other, theirs in figures.items()
-        if other != _OURS
+        if other not in (_OURS, _HELD)
     ]
+
+
+def _beside_held(figures: Mapping[str, _Figures]) -> Result:
+    name = "a call, one CPU, p50, beside the worker held all the time"
+    ours, bare = figures[_OURS].microseconds, figures[_HELD].microseconds
+    return result(name, ours, "us", promise=Promise.DISPATCH, baseline=bare, baseline_name="us worker held")
 
 
 def _rates(figures: Mapping[str, _Figures]) -> list[Result]:
@@ -82,15 +94,17 @@ def _rates(figures: Mapping[str, _Figures]) -> list[Result]:
             ratio_at_least=1.0,
         )
         for other, theirs in figures.items()
-        if other != _OURS
+        if other not in (_OURS, _HELD)
     ]
 
 
 async def _measure() -> dict[str, _Figures]:
+    profile = build_profile(ProfilesSettings(agents={"main": AgentSettings(command=_WORKER)}), "main", "default", "/")
     with _executor(ProcessPoolExecutor(_WORKERS)) as futures, _executor(loky.ProcessPoolExecutor(_WORKERS)) as lokys:
-        async with _our_pool() as ours:
+        async with _ours(profile) as ours, _held(profile) as held:
             pools: dict[str, _Pool] = {
                 _OURS: ours,
+                _HELD: held,
                 "anyio.to_process": _Awaited(_anyio_call()),
                 "trio-parallel": _Awaited(_trio_parallel_call()),
                 "loky": lokys,
@@ -175,11 +189,18 @@ def _executor(executor: Executor) -> Iterator[_Blocking]:
 
 
 @asynccontextmanager
-async def _our_pool() -> AsyncIterator[_Awaited]:
+async def _our_pool() -> AsyncIterator[Pool]:
+    async with (
+        LocalLauncher.temporary() as launcher,
+        Pool(PoolSettings(min=0, max=_WORKERS), launcher=launcher) as pool,
+    ):
+        yield pool
+
+
+@asynccontextmanager
+async def _ours(profile: CapabilityProfile) -> AsyncIterator[_Awaited]:
     """A session for each worker, which is warm and stays with it."""
-    profile = build_profile(ProfilesSettings(agents={"main": AgentSettings(command=_WORKER)}), "main", "default", "/")
-    settings = PoolSettings(min=0, max=_WORKERS)
-    async with LocalLauncher.temporary() as launcher, Pool(settings, launcher=launcher) as pool:
+    async with _our_pool() as pool:
         for number in range(_WORKERS):
             await pool.release(await pool.acquire(f"s{number}", profile))
 
@@ -191,6 +212,14 @@ async def _our_pool() -> AsyncIterator[_Awaited]:
                 pool.release_now(lease)
 
         yield _Awaited(call)
+
+
+@asynccontextmanager
+async def _held(profile: CapabilityProfile) -> AsyncIterator[_Awaited]:
+    """The same without taking the worker for each call, and giving it back."""
+    async with _our_pool() as pool, AsyncExitStack() as stack:
+        leases = [await stack.enter_async_context(pool.lease(f"s{number}", profile)) for number in range(_WORKERS)]
+        yield _Awaited(lambda number: leases[number].request("ping"))
 
 
 def _anyio_call() -> Callable[[int], Awaitable[object]]:
