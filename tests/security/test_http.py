@@ -50,6 +50,7 @@ ROUTES = {
 READ_METHODS = {
     *("ping", "status", "agents.list", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
     *("sessions.list", "sessions.get", "sessions.history", "workers.list", "waiting.list", "heartbeat.status"),
+    *("cron.list", "cron.get"),
 }
 WRITE_METHODS = {
     *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "events.inject"),
