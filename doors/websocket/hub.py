@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -15,12 +16,12 @@ import trio
 
 from doors.http.access import Identity
 from doors.http.caller import HttpCaller
+from doors.http.refusals import told
 from doors.http.scopes import Scope
 from doors.http.services import Services
 from doors.websocket.limits import SocketLimits
 from doors.websocket.pictures import Told
 from doors.websocket.story import KINDS, Story
-from errors import PoolError
 
 __all__ = ["Hub", "Listener"]
 
@@ -35,8 +36,12 @@ _logger = logging.getLogger("pool.http")
 class Listener(Protocol):
     """Who is told."""
 
-    def hear(self, told: Told) -> None:
+    def hear(self, event: Told) -> None:
         """An event; must not wait."""
+        ...
+
+    def miss(self) -> None:
+        """Events were lost that everybody should have heard."""
         ...
 
 
@@ -77,7 +82,10 @@ class Hub:
         """Tell it no more."""
         del self._listeners[listener]
         if not self._listeners:
-            self._following.deadline = trio.current_time() + _LINGER_SECONDS
+            self._linger()
+
+    def _linger(self) -> None:
+        self._following.deadline = trio.current_time() + _LINGER_SECONDS
 
     # --- following ----------------------------------------------------------------------------------------------------
 
@@ -87,6 +95,8 @@ class Hub:
         while True:
             await self._wanted.wait()
             with trio.CancelScope() as self._following:
+                if not self._listeners:  # who woke it has left again
+                    self._linger()
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tick)
                     nursery.start_soon(self._flush_in_time)
@@ -97,14 +107,24 @@ class Hub:
 
     async def _follow(self) -> None:
         """Subscribe, and again where it was cut off; after trouble with what is to happen from then on."""
-        since = await self._look_back(_LOOK_BACK)
+        since = await self._try(lambda: self._look_back(_LOOK_BACK))
         while True:
-            ended = await self._subscribe(since)
-            if ended is not None and ended.reason == "behind":
-                since = ended.bookmark
-            else:
+            if since is None:
                 await trio.sleep(_RETRY_SECONDS)
-                since = await self._look_back(0)
+                since = await self._try(lambda: self._look_back(0))
+                for listener in list(self._listeners):
+                    listener.miss()
+            else:
+                since = await self._try(partial(self._subscribe, since))
+
+    async def _try(self, step: Callable[[], Awaitable[int | None]]) -> int | None:
+        """Where to read on from; None: something went wrong, which must not end the server."""
+        try:
+            return await step()
+        except Exception as exc:  # noqa: BLE001  # told() tells of a defect
+            trouble = told(exc, "the events for WebSockets")
+            _logger.warning("events cannot be told to WebSockets at the moment: %s", trouble)
+            return None
 
     async def _look_back(self, seqs: int) -> int:
         """Begin a new story; where to read on from."""
@@ -113,18 +133,15 @@ class Hub:
         self._story = Story(head)
         return max(0, head - seqs)
 
-    async def _subscribe(self, since: int) -> _Ended | None:
-        """Follow up to the end of one subscription; how it ended."""
+    async def _subscribe(self, since: int) -> int | None:
+        """Follow up to the end of one subscription; the bookmark where another may go on from it."""
         caller = _Follower(_OURSELVES, "websocket", take=self._take)
         self._ended = None
-        try:
-            await self._services.call("subscribe", {"since": since, "kinds": KINDS}, caller)
-        except PoolError as exc:
-            _logger.warning("events cannot be told to WebSockets at the moment: %s", exc)
-            return None
+        await self._services.call("subscribe", {"since": since, "kinds": KINDS}, caller)
         assert caller.task is not None  # noqa: S101  # subscribe has started it, or raised
         await caller.task()
-        return self._ended
+        ended: _Ended | None = self._ended
+        return ended.bookmark if ended is not None and ended.reason == "behind" else None
 
     async def _take(self, event: str, data: bytes) -> None:
         if event == "subscription_ended":
@@ -146,7 +163,7 @@ class Hub:
             self._tell([Told("tick", payload, is_droppable=True)])
 
     def _tell(self, events: list[Told]) -> None:
-        for told in events:
+        for event in events:
             for listener in list(self._listeners):
-                listener.hear(told)
+                listener.hear(event)
         self._flushing.deadline = self._story.next_due

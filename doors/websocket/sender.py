@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from doors.control_limits import OutputShare
-from doors.websocket.outbox import Outbox, Verdict
+from doors.websocket.outbox import Offer, Outbox
 
 __all__ = ["Sender"]
 
@@ -23,6 +23,8 @@ class Sender:
         self._outbox = Outbox(limit)
         self._share = share
         self._on_its_way = 0
+        self._without_room = 0
+        """Bytes of answers that wait for room."""
         self._ending: tuple[int, str] | None = None
         self._news = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
@@ -31,9 +33,18 @@ class Sender:
 
     async def put(self, frame: bytes) -> None:
         """Add an answer, waiting while there is no room."""
-        while not self._outbox.has_room(len(frame)) and self._ending is None:
-            await self._room.park()
+        if not self._outbox.has_room(len(frame)):
+            await self._wait_for_room(frame)
         self.put_nowait(frame)
+
+    async def _wait_for_room(self, frame: bytes) -> None:
+        self._without_room += len(frame)
+        try:
+            self._charge()
+            while not self._outbox.has_room(len(frame)) and self._ending is None:
+                await self._room.park()
+        finally:
+            self._without_room -= len(frame)
 
     def put_nowait(self, frame: bytes) -> None:
         """Add a frame whatever waits already; after the end it is forgotten."""
@@ -41,13 +52,13 @@ class Sender:
             self._outbox.put(frame)
             self._changed()
 
-    def offer(self, frame: bytes, *, is_droppable: bool) -> Verdict:
+    def offer(self, frame: bytes, *, is_droppable: bool) -> Offer:
         """Add an event where there is room for it."""
         if self._ending is not None:
-            return Verdict.TAKEN
-        verdict = self._outbox.offer(frame, is_droppable=is_droppable)
+            return Offer(is_full=False, lost=0)
+        offer = self._outbox.offer(frame, is_droppable=is_droppable)
         self._changed()
-        return verdict
+        return offer
 
     def end(self, code: int, reason: str, *, at_once: bool = False) -> None:
         """Close once what waits has been sent, or with nothing more than the frame that is on its way."""
@@ -58,8 +69,11 @@ class Sender:
         self._room.unpark_all()
 
     def _changed(self) -> None:
-        self._share.charge(self._outbox.size + self._on_its_way)
+        self._charge()
         self._news.unpark()
+
+    def _charge(self) -> None:
+        self._share.charge(self._outbox.size + self._on_its_way + self._without_room)
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -86,4 +100,4 @@ class Sender:
             await self._send({"type": "websocket.send", "text": frame.decode()})
         finally:
             self._on_its_way = 0
-            self._share.charge(self._outbox.size)
+            self._charge()
