@@ -1,6 +1,6 @@
 """HTTP/1.1 as Hypercorn speaks it, without what this server does not offer: HTTP/2 and compressed WebSockets."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -12,6 +12,8 @@ from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from starlette.types import ASGIApp
+from wsproto.connection import ConnectionState
+from wsproto.events import TextMessage
 
 from doors.http.refusals import Refusal, render_error
 from doors.http.settings import HttpSettings
@@ -74,6 +76,13 @@ class Protocol(H11Protocol):
         """A WebSocket's messages may be so large from now on."""
         if isinstance(self.stream, WSStream):
             self.stream.buffer.max_length = size
+
+    def pack(self, messages: Sequence[bytes]) -> bytes:
+        """A WebSocket's messages of UTF-8 text as the bytes to send; none once it is closed."""
+        stream = self.stream
+        if not isinstance(stream, WSStream) or stream.closed or stream.connection.state is not ConnectionState.OPEN:
+            return b""
+        return b"".join([stream.connection.send(TextMessage(data=message.decode())) for message in messages])
 
     async def handle(self, event: Event) -> None:
         """Take what has arrived, or that nothing will."""

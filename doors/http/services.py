@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -95,6 +96,10 @@ class Peer(Protocol):
 
     identity: Identity | None
     """Set once a token was shown: until then the connection gives way to others."""
+
+    async def send_messages(self, messages: Sequence[bytes], on_blocked: Callable[[], object]) -> None:
+        """Send texts over a WebSocket, in one piece instead of many; ``on_blocked`` hears that the peer is behind."""
+        ...
 
 
 class Visit:

@@ -51,7 +51,9 @@ class SocketConnection:
         known, authenticate = self._visit.identity, services.access.authenticate
         self._machine = SocketMachine(uuid.uuid4().hex, known, authenticate, limits)
         share = OutputShare(budget, free=_FREE_BYTES, on_excess=self._give_up)
-        self._sender = Sender(socket.send, int(limits.buffered_bytes), share)
+        peer = self._visit.peer
+        assert peer is not None  # noqa: S101  # the server's connections are all there is
+        self._sender = Sender(peer.send_messages, socket.send, int(limits.buffered_bytes), share)
         self._admission: Admission | None = None
         self._events = 0
         self._bytes_in_flight = 0
@@ -181,6 +183,10 @@ class SocketConnection:
             raise
 
     # --- events -------------------------------------------------------------------------------------------------------
+
+    async def keep_up(self) -> None:
+        """See ``Listener.keep_up``."""
+        await self._sender.keep_up()
 
     def miss(self) -> None:
         """See ``Listener.miss``: the gap tells of it."""

@@ -1,4 +1,4 @@
-"""Follows the gateway's events once for all WebSockets, and tells each of them; it waits for none.
+"""Follows the gateway's events once for all WebSockets, and tells each of them; it waits for no peer.
 
 It follows while there is somebody to tell, and a minute longer. When it begins it looks back, so that the text of runs
 that are in their turn already is known as a whole.
@@ -29,6 +29,8 @@ _LINGER_SECONDS = 60.0
 _LOOK_BACK = 20_000
 """Seqs; some 50 ms of reading."""
 _RETRY_SECONDS = 1.0
+_HEARD_AT_ONCE = 1000
+"""Events times listeners; some 5 ms."""
 _OURSELVES = Identity("websocket", Scope.READ, approvals=True)
 _logger = logging.getLogger("pool.http")
 
@@ -38,6 +40,10 @@ class Listener(Protocol):
 
     def hear(self, event: Told) -> None:
         """An event; must not wait."""
+        ...
+
+    async def keep_up(self) -> None:
+        """Wait for what the server itself has still to do for it, never for its peer."""
         ...
 
     def miss(self) -> None:
@@ -70,6 +76,8 @@ class Hub:
         self._following = trio.CancelScope()
         self._flushing = trio.CancelScope()
         self._story = Story(0)
+        self._telling = trio.Lock()
+        """Events are told in their order."""
         self._ended: _Ended | None = None
 
     def join(self, listener: Listener) -> None:
@@ -147,23 +155,38 @@ class Hub:
         if event == "subscription_ended":
             self._ended = msgspec.json.decode(data, type=_Ended)
             return
-        await trio.lowlevel.checkpoint()
-        self._tell(self._story.take(data, trio.current_time()))
+        await self._tell(lambda: self._story.take(data, trio.current_time()))
 
     async def _flush_in_time(self) -> None:
         while True:
             with trio.CancelScope(deadline=self._story.next_due) as self._flushing:
                 await trio.sleep_forever()
-            self._tell(self._story.flush(trio.current_time()))
+            await self._tell(lambda: self._story.flush(trio.current_time()))
 
     async def _tick(self) -> None:
         while True:
             await trio.sleep(self._limits.tick)
-            payload = msgspec.json.encode({"ts": int(time.time() * 1000)})
-            self._tell([Told("tick", payload, is_droppable=True)])
+            await self._tell(_tick_now)
 
-    def _tell(self, events: list[Told]) -> None:
+    async def _tell(self, news: Callable[[], list[Told]]) -> None:
+        """Tell everybody, some events at a time, each time for as long as it takes to send them."""
+        async with self._telling:
+            events = news()
+            self._flushing.deadline = self._story.next_due
+            at_once = _HEARD_AT_ONCE // max(1, len(self._listeners)) + 1
+            for begin in range(0, len(events), at_once):
+                await self._tell_some(events[begin : begin + at_once])
+
+    async def _tell_some(self, events: list[Told]) -> None:
+        listeners = list(self._listeners)
         for event in events:
-            for listener in list(self._listeners):
+            for listener in listeners:
                 listener.hear(event)
-        self._flushing.deadline = self._story.next_due
+        await trio.lowlevel.checkpoint()
+        for listener in listeners:
+            await listener.keep_up()
+
+
+def _tick_now() -> list[Told]:
+    payload = msgspec.json.encode({"ts": int(time.time() * 1000)})
+    return [Told("tick", payload, is_droppable=True)]

@@ -64,12 +64,16 @@ class Outbox:
         self._droppable_size = 0
         return before - len(self._frames)
 
-    def take(self) -> bytes:
-        """The next frame."""
-        frame, is_droppable = self._frames.popleft()
-        self.size -= len(frame)
-        self._droppable_size -= len(frame) if is_droppable else 0
-        return frame
+    def take(self, size: int) -> list[bytes]:
+        """The next frames: those that fit into ``size`` bytes, and one at least where there is one."""
+        taken: list[bytes] = []
+        while self._frames and (not taken or len(self._frames[0][0]) <= size):
+            frame, is_droppable = self._frames.popleft()
+            taken.append(frame)
+            size -= len(frame)
+            self.size -= len(frame)
+            self._droppable_size -= len(frame) if is_droppable else 0
+        return taken
 
     def clear(self) -> None:
         """Nobody will hear what waits."""
