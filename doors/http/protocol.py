@@ -9,7 +9,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.protocol.ws_stream import WSStream
+from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from starlette.types import ASGIApp
 from wsproto.connection import ConnectionState
@@ -91,6 +91,15 @@ class Protocol(H11Protocol):
         except h11.RemoteProtocolError as exc:
             await self._send_error_response(exc.error_status_hint)
             await self.send(Closed())
+        if self._has_refused_message:
+            await self.send(Closed())  # Hypercorn would wait, for ever, until the peer agrees
+
+    @property
+    def _has_refused_message(self) -> bool:
+        """Whether a WebSocket was closed because of a message that was too large: its endpoint has closed nothing."""
+        stream = self.stream
+        is_open = isinstance(stream, WSStream) and stream.state is ASGIWebsocketState.CONNECTED
+        return is_open and stream.connection.state is ConnectionState.LOCAL_CLOSING
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """An offer to speak HTTP/2 is passed over, as the standard allows."""
