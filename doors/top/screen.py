@@ -115,10 +115,12 @@ def _quantiles(latency: Record) -> str:
 
 
 def _questions(frame: _Frame, room: int) -> list[Text]:
-    """As many as leave the rest two thirds of the room."""
+    """As many as leave the rest two thirds of the room; what is asked is cut at the edge, what is to be typed is not."""
     asked = (frame.picture.status or {})["gateway"]["permissions"]
     most = min(len(asked), max(1, room // 6))
     lines = list(question_lines(asked[:most], frame.place))
+    for line in lines:
+        line.no_wrap, line.overflow = True, line.overflow or "ellipsis"
     return [*lines, Text()] if lines else []
 
 
