@@ -80,10 +80,14 @@ async def test_a_burst_does_not_cut_off_who_reads(join: Join, world: World, door
     assert seqs == sorted(seqs)
 
 
-async def test_a_peer_that_reads_nothing_at_all_is_cut_off(open_ws: Open, join: Join, world: World) -> None:
+async def test_a_peer_that_reads_nothing_at_all_is_cut_off(
+    open_ws: Open, join: Join, world: World, limits: dict[str, Any]
+) -> None:
+    limits["buffered_bytes"] = ByteCount(100_000_000)
     door = await open_ws(world.methods, write_stall=Seconds(0.2))
     peer = await join(door)
     await peer.request("chat.send", sessionKey="alice", message="hang")
+    await peer.event("agent", stream="assistant")
     with trio.fail_after(20):
         while door.figures.sockets:
             await pour(world, 200)
