@@ -12,8 +12,6 @@ __all__ = ["Sender"]
 
 _PIECE_BYTES = 64 * 1024
 """Frames that wait are sent together, up to so much."""
-_LITTLE_BYTES = 256 * 1024
-"""What may wait when whoever offers events goes on."""
 _MOST_REASON = 120
 """Bytes of a close frame's reason."""
 Send = Callable[[Sequence[bytes], Callable[[], object]], Awaitable[None]]
@@ -27,6 +25,8 @@ class Sender:
         self._send = send
         self._close = close
         self._outbox = Outbox(limit)
+        self._little = limit // 4
+        """What may wait when whoever offers events goes on."""
         self._share = share
         self._on_its_way = 0
         self._without_room = 0
@@ -70,7 +70,7 @@ class Sender:
 
     async def keep_up(self) -> None:
         """Wait until little is left to send, or it is the peer that does not take it: nobody else waits for that."""
-        while self._outbox.size > _LITTLE_BYTES and not self._is_blocked and self._ending is None:
+        while self._outbox.size > self._little and not self._is_blocked and self._ending is None:
             await self._moved.park()
 
     def end(self, code: int, reason: str, *, at_once: bool = False) -> None:

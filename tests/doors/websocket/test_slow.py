@@ -67,17 +67,20 @@ async def test_a_slow_reader_loses_text_and_can_tell_from_the_gap(open_ws: Open,
     assert len([frame for frame in slow.kept if frame["payload"].get("stream") == "assistant"]) < pieces
 
 
-async def test_a_burst_does_not_cut_off_who_reads(join: Join, world: World, door: Door) -> None:
-    peer = await join()
+async def test_a_burst_does_not_cut_off_who_reads(
+    open_ws: Open, join: Join, world: World, limits: dict[str, Any]
+) -> None:
+    limits["buffered_bytes"] = ByteCount(1_000_000)
+    door = await open_ws(world.methods)
+    peer = await join(door)
     await peer.request("chat.send", sessionKey="alice", message="hang")
     await peer.event("agent", stream="assistant")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(pour, world, 1000)
-        for _ in range(1000):
-            await peer.event("agent", stream="tool")
+    worker, call = world.launcher.running("hang"), {"id": "t1", "name": "bash", "input_preview": "", "state": "DONE"}
+    for _ in range(3000):
+        worker.tell("tool", phase="end", call=call, tail="x" * 2000)
+    for _ in range(3000):
+        await peer.event("agent", stream="tool")
     assert (door.figures.sockets_slow, door.figures.events_dropped) == (0, 0)
-    seqs = [frame["seq"] for frame in peer.kept if frame["type"] == "event"]
-    assert seqs == sorted(seqs)
 
 
 async def test_a_peer_that_reads_nothing_at_all_is_cut_off(
@@ -208,6 +211,7 @@ async def test_trouble_with_the_events_is_a_gap_and_not_the_end(
     await settle(lambda: follows(world))
     world.launcher.running("hang").tell("assistant_message", partial="then")
     found = await peer.find(lambda frame: frame.get("payload", {}).get("data", {}).get("delta") == "then")
-    assert found["seq"] > last + 1
+    seqs = {last, found["seq"], *[frame["seq"] for frame in peer.kept if frame["type"] == "event"]}
+    assert len(seqs) < max(seqs), "the numbers tell that something is missing"
     assert "a defect" in caplog.text
     assert door.figures.sockets == 1
