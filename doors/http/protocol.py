@@ -91,7 +91,7 @@ class Protocol(H11Protocol):
         except h11.RemoteProtocolError as exc:
             await self._send_error_response(exc.error_status_hint)
             await self.send(Closed())
-        if self._has_refused_message:
+        if self._has_refused_message or self._has_refused_handshake:
             await self.send(Closed())  # Hypercorn would wait, for ever, until the peer agrees
 
     @property
@@ -100,6 +100,12 @@ class Protocol(H11Protocol):
         stream = self.stream
         is_open = isinstance(stream, WSStream) and stream.state is ASGIWebsocketState.CONNECTED
         return is_open and stream.connection.state is ConnectionState.LOCAL_CLOSING
+
+    @property
+    def _has_refused_handshake(self) -> bool:
+        """Whether Hypercorn itself has answered one that is no handshake, or what came before it was accepted."""
+        stream = self.stream
+        return isinstance(stream, WSStream) and stream.closed and stream.state is ASGIWebsocketState.HANDSHAKE
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """An offer to speak HTTP/2 is passed over, as the standard allows."""
