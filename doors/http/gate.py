@@ -26,7 +26,7 @@ _USUAL_HEADERS = {
 }
 _PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, POST",
-    "access-control-allow-headers": "authorization, content-type, last-event-id",
+    "access-control-allow-headers": "authorization, *",  # OpenAI's clients send many of their own
     "access-control-max-age": "600",
 }
 
