@@ -1,4 +1,7 @@
-"""``pool attach``: what a request takes through it, beside the worker alone and a round trip of the control socket."""
+"""``pool attach``: what a request takes through it, beside the worker alone and a round trip of the control socket.
+
+Also beside two programs in its place that only copy bytes, as it is two programs on the way: its own, the supervisor.
+"""
 
 import os
 import subprocess
@@ -16,6 +19,7 @@ from doors.control_client import ControlClient
 
 _POOL = str(Path(sys.executable).parent / "pool")
 _AGENT = [sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--no-session"]
+_COPY = [sys.executable, "-P", str(Path(__file__).with_name("copy_program.py"))]
 _ROUNDS = 10
 _TRIPS = 100
 _STARTS = 7
@@ -33,13 +37,20 @@ def run() -> list[Result]:
 
 
 def _requests(socket: Path) -> list[Result]:
-    """In turns, so that all three see the same machine."""
+    """In turns, so that all four see the same machine."""
     alone: list[float] = []
+    copied: list[float] = []
     attached: list[float] = []
     pings: list[float] = []
-    with _program(_AGENT) as agent, _program(_attach("bench")) as front, ControlClient(socket) as client:
+    with (
+        _program(_AGENT) as agent,
+        _program([*_COPY, "plain", *_COPY, "trio", *_AGENT]) as copy,
+        _program(_attach("bench")) as front,
+        ControlClient(socket) as client,
+    ):
         for _ in range(_ROUNDS):
             alone += [_ping(agent) for _ in range(_TRIPS)]
+            copied += [_ping(copy) for _ in range(_TRIPS)]
             attached += [_ping(front) for _ in range(_TRIPS)]
             pings += [_timed(lambda: client.call("ping")) for _ in range(_TRIPS)]
     added = median(attached) - median(alone)
@@ -55,6 +66,13 @@ def _requests(socket: Path) -> list[Result]:
             baseline=median(pings),
             baseline_name=name,
             ratio_at_most=2,
+        ),
+        result(
+            "what attach adds to a request, p50",
+            added,
+            "us",
+            baseline=median(copied) - median(alone),
+            baseline_name="us two that only copy",
         ),
         result(
             "a request through attach, p99",

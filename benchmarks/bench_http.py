@@ -168,8 +168,8 @@ class _Handlers:
     """``subscribe`` pushes batches of text pieces, encoded already, or nothing to the session ``idle``."""
 
     async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
-        if method == "ping":
-            return {}
+        if method not in ("subscribe", "idle"):
+            return {} if method == "ping" else []
         is_idle = method == "idle" or b'"idle"' in bytes(params)
         caller.start(trio.sleep_forever if is_idle else lambda: _push_all(caller))
         return {"subscription": "1", "head": 0, "complete": True}

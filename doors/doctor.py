@@ -20,6 +20,14 @@ _FILES_BESIDE = 1100
 _PAGES_PER_WORKER = 48
 """Three pipes of 16 pages each, as the kernel makes them."""
 _MIB = 1024 * 1024
+_ON_THE_PORT = (
+    ("dashboard", "http", "/", ", for a browser"),
+    ("openai", "http", "/v1", ", the base URL of OpenAI's clients"),
+    ("websocket", "ws", "/ws", ", the gateway protocol"),
+    ("events", "http", "/events", ", and POST /api/METHOD, for scripts"),
+    ("metrics", "http", "/metrics", ", for Prometheus"),
+)
+"""Doors: how each is called and reached, and for whom it is."""
 
 
 class Verdict(StrEnum):
@@ -53,6 +61,7 @@ class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The HTTP door as the settings have it."""
 
     url: str
+    """Or words, where the port is not known before it is bound."""
     token: str
     """Where it is, in words."""
     is_local: bool
@@ -100,7 +109,9 @@ def examine(facts: Facts) -> list[Check]:
         _pipes(facts),
         _data_dir(facts),
         _socket(facts),
+        Check("attach", Verdict.OK, "pool attach --mode rpc, in place of an agent's own program"),
         _http(facts.http),
+        *_on_the_port(facts.http),
         *_orphans(facts),
     ]
 
@@ -196,6 +207,16 @@ def _http(http: HttpFacts | None) -> Check:
         return Check("http", Verdict.MISSING, found, fix)
     fix = "other machines can reach this address, and what they send is not encrypted: put a TLS proxy before it"
     return Check("http", Verdict.WARNING, found, fix)
+
+
+def _on_the_port(http: HttpFacts | None) -> Iterator[Check]:
+    """Where the doors are that share the port of HTTP."""
+    if http is None or http.token_problem is not None:
+        return
+    is_known = http.url.startswith("http")
+    for name, scheme, path, what in _ON_THE_PORT:
+        place = http.url.replace("http", scheme, 1) + path if is_known else f"{path} on that port"
+        yield Check(name, Verdict.OK, f"{place}{what}")
 
 
 def _orphans(facts: Facts) -> Iterator[Check]:

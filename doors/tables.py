@@ -50,7 +50,7 @@ def workers_table(workers: Sequence[Record], width: int) -> Table | Text:
         Column("PID", lambda w: clean(w["pid"]), right=True),
         Column("STATE", _worker_state),
         Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
-        Column("AGENT/ROLE", _agent_and_role, stretches=True),
+        Column("AGENT/ROLE", _agent_and_role, stretches=True, optional=3),
         Column("TURN", lambda w: span(w["turn_age"]), right=True),
         Column("TURNS", lambda w: clean(w["turns"]), right=True, optional=2),
         Column("AGE", lambda w: span(w["age"]), right=True, optional=1),

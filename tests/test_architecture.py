@@ -48,7 +48,10 @@ WITHOUT_A_CLOCK = (
     *(f"heartbeat/cron/{name}" for name in ("wall_clock", "zones")),
     *(f"heartbeat/delivery/{name}" for name in ("addresses", "outbox", "records", "signing", "targets")),
 )
-"""Pure rooms and modules: decisions that read no clock, start no process and await nothing."""
+"""Pure rooms and modules, beside those of the doors that say so: decisions that read no clock, start no process and
+await nothing."""
+
+DOORS = ("attach", "dashboard", "http", "openai", "top", "websocket")
 
 STANDARD_LIBRARY_ONLY = ("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent")
 """Programs that must start fast, or must run whatever is installed."""
@@ -64,6 +67,10 @@ def allowed_imports(room: str) -> set[str]:
     if room == "agent":
         return {"agent", "wire"}
     return {room, *FLOORS[: FLOORS.index(room)]} - NOT_FOR.get(room, set())
+
+
+def says_that_it_is_pure(path: Path) -> bool:
+    return re.search(r"\bPure[.:]", ast.get_docstring(tree_of(path)) or "") is not None
 
 
 def python_files() -> list[Path]:
@@ -98,8 +105,20 @@ def test_the_ground_floor_stands_on_the_standard_library_and_msgspec() -> None:
 
 
 def test_pure_modules_neither_wait_nor_read_a_clock() -> None:
+    saying_it = filter(says_that_it_is_pure, modules_of(*(f"doors/{door}" for door in DOORS), "gateway/attachments"))
     impure = {"trio", "time", "subprocess", "socket", "threading", "asyncio"}
-    wrong = [found for path in modules_of(*WITHOUT_A_CLOCK) for found in imports_of(path) if found.top in impure]
+    pure = {*modules_of(*WITHOUT_A_CLOCK), *saying_it}
+    wrong = [found for path in sorted(pure) for found in imports_of(path) if found.top in impure]
+    assert [str(found) for found in wrong] == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_knows_no_other_door(door: str) -> None:
+    """Those on the port of HTTP know its services; it knows of them in the one list of what is on the port."""
+    others = tuple(f"doors.{other}" for other in DOORS if other not in (door, "http"))
+    within = [path for path in modules_of(f"doors/{door}") if path != ROOT / "doors" / "http" / "routes.py"]
+    assert within
+    wrong = [found for path in within for found in imports_of(path) if found.module.startswith(others)]
     assert [str(found) for found in wrong] == []
 
 

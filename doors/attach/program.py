@@ -65,6 +65,8 @@ class Program:
         self._path = path
         self._stdin = stdin
         self._stdout = stdout
+        self._buffer = memoryview(bytearray(_CHUNK_BYTES))
+        """Both read into it: a new one of this size for each small line would take longer than all else about it."""
         self._from_socket = LineFramer()
         self._from_stdin = LineFramer()
         self._to_socket = deque[bytes]()
@@ -100,11 +102,7 @@ class Program:
     def _open(self, params: Mapping[str, object]) -> None:
         self._sock.sendall(encode_open(self._next_number(), params))
         while not self._attachment:
-            block = self._sock.recv(_CHUNK_BYTES)
-            if not block:
-                raise self._gone()
-            for line in self._from_socket.feed(block):
-                self._take(_read(line))
+            self._read_block()
 
     def _begin(self, arrived: Arrived) -> None:
         if arrived.error is not None:
@@ -167,7 +165,7 @@ class Program:
     # --- from the front end -------------------------------------------------------------------------------------------
 
     def _stdin_ready(self) -> None:
-        data = os.read(self._stdin, _CHUNK_BYTES)
+        data = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
         lines = self._from_stdin.feed(data) if data else [self._from_stdin.rest()]
         for line in lines:
             if data or line:
@@ -193,16 +191,20 @@ class Program:
 
     def _read_socket(self) -> None:
         try:
-            block = self._sock.recv(_CHUNK_BYTES)
+            self._read_block()
         except BlockingIOError:
             return
-        except ConnectionResetError:
-            block = b""
-        if not block:
-            raise self._gone()
-        for line in self._from_socket.feed(block):
-            self._take(_read(line))
         self._write_stdout()
+
+    def _read_block(self) -> None:
+        try:
+            size = self._sock.recv_into(self._buffer)
+        except ConnectionResetError:
+            size = 0
+        if not size:
+            raise self._gone()
+        for line in self._from_socket.feed(bytes(self._buffer[:size])):
+            self._take(_read(line))
 
     def _take(self, arrived: Arrived) -> None:
         if arrived.taken is not None:

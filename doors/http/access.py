@@ -27,6 +27,11 @@ class Identity(NamedTuple):
         """See ``gateway.caller.Caller``."""
         return f"token:{self.name}"
 
+    @property
+    def rate_key(self) -> str:
+        """Under what its requests are counted, see ``Services.check_rate``."""
+        return f"token {self.name}"
+
     def may(self, method: str) -> bool:
         """Whether it may call the method."""
         return self.approvals if method in APPROVALS else self.scope >= scope_of(method)

@@ -7,7 +7,7 @@ costs no more than its own connection, and only for so long.
 import logging
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import trio
@@ -27,6 +27,10 @@ _RESET = struct.pack("ii", 1, 0)
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 32 * 1024 * 1024
 _logger = logging.getLogger("pool.http")
+
+
+def _do_nothing() -> None:
+    """Nobody wants to know."""
 
 
 class HttpConnection:
@@ -96,6 +100,10 @@ class HttpConnection:
         if not self._is_busy:
             self._reading.cancel()
 
+    async def send_messages(self, messages: Sequence[bytes], on_blocked: Callable[[], object]) -> None:
+        """See ``Peer.send_messages``."""
+        await self._write(self._protocol.pack(messages), on_blocked)
+
     # --- bytes in -----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
@@ -147,19 +155,20 @@ class HttpConnection:
         self._reading.deadline = trio.current_time() + seconds
         self._tell_rank()
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, on_blocked: Callable[[], object] = _do_nothing) -> None:
         async with self._writing:
             rest = memoryview(data)
             try:
                 while rest and not self._is_lost:
-                    rest = await self._write_some(rest)
+                    rest = await self._write_some(rest, on_blocked)
             finally:
                 self._is_lost |= len(rest) > 0  # whatever came after half a piece would make no sense
 
-    async def _write_some(self, rest: memoryview) -> memoryview:
+    async def _write_some(self, rest: memoryview, on_blocked: Callable[[], object]) -> memoryview:
         try:
             return rest[self._sock.send(rest) :]
         except BlockingIOError:
+            on_blocked()
             await self._wait_writable()
         except OSError:
             self._lose()

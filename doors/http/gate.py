@@ -4,7 +4,6 @@ import logging
 import time
 from http import HTTPStatus
 
-import trio
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -12,9 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from doors.control_limits import InputShare
-from doors.http.complaints import Complaints
 from doors.http.hosts import is_host_allowed, is_origin_allowed
-from doors.http.rates import Rates
 from doors.http.refusals import Refusal, render_error
 from doors.http.services import Services, Visit
 
@@ -29,7 +26,7 @@ _USUAL_HEADERS = {
 }
 _PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, POST",
-    "access-control-allow-headers": "authorization, content-type, last-event-id",
+    "access-control-allow-headers": "authorization, *",  # OpenAI's clients send many of their own
     "access-control-max-age": "600",
 }
 
@@ -40,8 +37,6 @@ class Gate:
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
         self._services = services
-        self._rates = Rates(services.settings.rate)
-        self._complaints = Complaints(_logger, trio.current_time)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let it in, or answer why not."""
@@ -88,13 +83,8 @@ class Gate:
             visit.peer.identity = visit.identity
 
     def _check_rate(self, connection: HTTPConnection, visit: Visit) -> None:
-        self._rates.rate = self._services.settings.rate
         address = connection.client.host if connection.client else ""
-        key = f"token {visit.identity.name}" if visit.identity else f"address {address}"
-        wait = self._rates.take(key, trio.current_time())
-        if wait:
-            text = f"too many requests: {self._rates.rate} a second are allowed (http.rate)"
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, text, {"retry-after": "1"})
+        self._services.check_rate(visit.identity.rate_key if visit.identity else f"address {address}")
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
@@ -126,7 +116,7 @@ class Gate:
         _logger.debug("%s %s %s in %.1f ms", connection.scope.get("method", "GET"), path, status, seconds * 1000)
         if status in (401, 403, 421, 429):
             client = connection.client.host if connection.client else None
-            self._complaints.tell(HTTPStatus(status).phrase, path=path, peer=client)
+            self._services.complaints.tell(HTTPStatus(status).phrase, path=path, peer=client)
 
 
 def _is_preflight(connection: HTTPConnection, scope: Scope) -> bool:

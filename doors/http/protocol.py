@@ -1,6 +1,6 @@
 """HTTP/1.1 as Hypercorn speaks it, without what this server does not offer: HTTP/2 and compressed WebSockets."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -9,9 +9,11 @@ import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.protocol.ws_stream import WSStream
+from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
 from hypercorn.trio.worker_context import WorkerContext
 from starlette.types import ASGIApp
+from wsproto.connection import ConnectionState
+from wsproto.events import TextMessage
 
 from doors.http.refusals import Refusal, render_error
 from doors.http.settings import HttpSettings
@@ -75,6 +77,13 @@ class Protocol(H11Protocol):
         if isinstance(self.stream, WSStream):
             self.stream.buffer.max_length = size
 
+    def pack(self, messages: Sequence[bytes]) -> bytes:
+        """A WebSocket's messages of UTF-8 text as the bytes to send; none once it is closed."""
+        stream = self.stream
+        if not isinstance(stream, WSStream) or stream.closed or stream.connection.state is not ConnectionState.OPEN:
+            return b""
+        return b"".join([stream.connection.send(TextMessage(data=message.decode())) for message in messages])
+
     async def handle(self, event: Event) -> None:
         """Take what has arrived, or that nothing will."""
         try:
@@ -82,6 +91,21 @@ class Protocol(H11Protocol):
         except h11.RemoteProtocolError as exc:
             await self._send_error_response(exc.error_status_hint)
             await self.send(Closed())
+        if self._has_refused_message or self._has_refused_handshake:
+            await self.send(Closed())  # Hypercorn would wait, for ever, until the peer agrees
+
+    @property
+    def _has_refused_message(self) -> bool:
+        """Whether a WebSocket was closed because of a message that was too large: its endpoint has closed nothing."""
+        stream = self.stream
+        is_open = isinstance(stream, WSStream) and stream.state is ASGIWebsocketState.CONNECTED
+        return is_open and stream.connection.state is ConnectionState.LOCAL_CLOSING
+
+    @property
+    def _has_refused_handshake(self) -> bool:
+        """Whether Hypercorn itself has answered one that is no handshake, or what came before it was accepted."""
+        stream = self.stream
+        return isinstance(stream, WSStream) and stream.closed and stream.state is ASGIWebsocketState.HANDSHAKE
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """An offer to speak HTTP/2 is passed over, as the standard allows."""

@@ -29,7 +29,17 @@ from errors import (
     WorkerError,
 )
 
-__all__ = ["Refusal", "Render", "code_of", "headers_of", "json_response", "render_error", "status_of", "told"]
+__all__ = [
+    "Refusal",
+    "Render",
+    "TooMany",
+    "code_of",
+    "headers_of",
+    "json_response",
+    "render_error",
+    "status_of",
+    "told",
+]
 
 _logger = logging.getLogger("pool.http")
 _STATUS: tuple[tuple[type[PoolError], HTTPStatus], ...] = (
@@ -55,6 +65,14 @@ class Refusal(UsageError):
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
+
+
+class TooMany(Refusal):
+    """Requests, of one token or address; ``retry_after`` in seconds."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(HTTPStatus.TOO_MANY_REQUESTS, message)
+        self.details["retry_after"] = retry_after
 
 
 Render = Callable[[PoolError], Response]

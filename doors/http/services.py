@@ -1,6 +1,8 @@
 """What the endpoints of every door on the HTTP port work with."""
 
+import logging
 import time
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -11,8 +13,10 @@ from doors.control_limits import InputBudget, InputShare
 from doors.http.access import Access, Identity
 from doors.http.caller import HttpCaller
 from doors.http.closing import Closing
+from doors.http.complaints import Complaints
 from doors.http.figures import HttpFigures
-from doors.http.refusals import Refusal
+from doors.http.rates import Rates
+from doors.http.refusals import Refusal, TooMany
 from doors.http.scopes import Scope
 from doors.http.settings import HttpSettings
 from gateway.caller import Caller
@@ -23,6 +27,7 @@ __all__ = ["Chore", "MethodsPort", "Peer", "Services", "Visit", "identity_of", "
 
 _STATUS_SECONDS = 1.0
 _OURSELVES = Identity("http", Scope.READ, approvals=False)
+_logger = logging.getLogger("pool.http")
 
 
 class Chore(Protocol):
@@ -52,6 +57,8 @@ class Services:
         self.closing = Closing()
         self.figures = HttpFigures()
         self.bodies = InputBudget(settings.body_bytes)
+        self.rates = Rates(settings.rate)
+        self.complaints = Complaints(_logger, trio.current_time)
         self.chores: list[Chore] = []
         """What doors do beside requests, for as long as the server serves; each adds its own in ``routes``."""
         self.started_at = time.time()
@@ -62,11 +69,18 @@ class Services:
         """Other settings hold from now on."""
         self.settings = settings
         self.bodies.limit = settings.body_bytes
+        self.rates.rate = settings.rate
 
     async def call(self, method: str, params: Any, caller: Caller) -> Any:
         """Run a method of the control socket; ``params``: anything that encodes to a JSON object, or a ``Raw``."""
         raw = params if isinstance(params, msgspec.Raw) else msgspec.Raw(msgspec.json.encode(params))
         return await self.methods.call(method, raw, caller)
+
+    def check_rate(self, key: str) -> None:
+        """Count a request of somebody. Raises TooMany where they have made too many."""
+        wait = self.rates.take(key, trio.current_time())
+        if wait:
+            raise TooMany(f"too many requests: {self.rates.rate} a second are allowed (http.rate)", wait)
 
     async def status(self) -> StatusDocument:
         """The status document, at most a second old: for whoever may ask again and again without a token."""
@@ -82,6 +96,10 @@ class Peer(Protocol):
 
     identity: Identity | None
     """Set once a token was shown: until then the connection gives way to others."""
+
+    async def send_messages(self, messages: Sequence[bytes], on_blocked: Callable[[], object]) -> None:
+        """Send texts over a WebSocket, in one piece instead of many; ``on_blocked`` hears that the peer is behind."""
+        ...
 
 
 class Visit:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from doors.event_texts import TEXT_KINDS, piece_of, tell
+from doors.event_texts import TEXT_KINDS, data_of, piece_of, tell
 from doors.top.sparks import Series
 from wire.envelope import EventEnvelope
 
@@ -97,12 +97,20 @@ class Picture:
         before = self.lines.pop(event.session, "")
         if TEXT_KINDS.get(event.type) == "text":
             text = (before if event.type == "text_chunk" else "") + piece_of(event)
+        elif event.type == "done" and (said := _said_at_last(event)):
+            text = said
         elif event.type == "run:start" or event.type in TEXT_KINDS:
             text = ""
         else:
             text = tell(event)[0]
         self.lines[event.session] = text[-_KEPT_TEXT:]
         _drop_oldest(self.lines, _KEPT_SESSIONS)
+
+
+def _said_at_last(event: EventEnvelope) -> str:
+    """The answer of a run that went well; how another one ended is the news."""
+    data = data_of(event)
+    return str(data.get("text") or "") if data.get("reason") == "completed" else ""
 
 
 _RANKS = {"PAUSED": 0, "WORKING": 1, "waiting": 2, "failed": 3, "READY": 4}

@@ -115,10 +115,13 @@ def _quantiles(latency: Record) -> str:
 
 
 def _questions(frame: _Frame, room: int) -> list[Text]:
-    """As many as leave the rest two thirds of the room."""
+    """As many as leave two thirds of the room. What is asked is cut at the edge; what is to be typed is not."""
     asked = (frame.picture.status or {})["gateway"]["permissions"]
-    most = min(len(asked), max(1, room // 6))
+    beside = 3 * _LEAST_PART  # workers, waiters, sessions; a question has two lines, and a blank one is below the last
+    most = max(1, min(len(asked), room // 6, (room - beside - 1) // 2))
     lines = list(question_lines(asked[:most], frame.place))
+    for line in lines:
+        line.no_wrap, line.overflow = True, line.overflow or "ellipsis"
     return [*lines, Text()] if lines else []
 
 

@@ -19,16 +19,16 @@ from doors.websocket.hub import Hub
 from doors.websocket.limits import SocketLimits
 from doors.websocket.machine import Action, Admit, End, Say, Serve, SocketMachine
 from doors.websocket.methods import METHODS, carry_out
-from doors.websocket.outbox import Verdict
 from doors.websocket.pictures import Told
 from doors.websocket.refusals import error_shape
 from doors.websocket.request import Request
 from doors.websocket.sender import Sender
 from doors.websocket.story import EVENTS
-from errors import PoolError
+from errors import PoolError, PoolSaturated
 
 __all__ = ["SocketConnection"]
 
+_VERSION = version("agent-pool")
 _FREE_BYTES = 256 * 1024
 _FAREWELL_SECONDS = 2.0
 """Closing the socket under a peer that still writes would destroy the last words on their way to it."""
@@ -51,7 +51,9 @@ class SocketConnection:
         known, authenticate = self._visit.identity, services.access.authenticate
         self._machine = SocketMachine(uuid.uuid4().hex, known, authenticate, limits)
         share = OutputShare(budget, free=_FREE_BYTES, on_excess=self._give_up)
-        self._sender = Sender(socket.send, int(limits.buffered_bytes), share)
+        peer = self._visit.peer
+        assert peer is not None  # noqa: S101  # the server's connections are all there is
+        self._sender = Sender(peer.send_messages, socket.send, int(limits.buffered_bytes), share)
         self._admission: Admission | None = None
         self._events = 0
         self._bytes_in_flight = 0
@@ -79,6 +81,10 @@ class SocketConnection:
     def _give_up(self, waiting: int) -> None:
         """Most of what waits for all peers waits for this one."""
         _logger.warning("a WebSocket was closed: %d bytes waited for it, the most of all", waiting)
+        self._close_slow()
+
+    def _close_slow(self) -> None:
+        self._services.figures.sockets_slow += 1
         self._sender.end(CloseCode.POLICY, _SLOW, at_once=True)
 
     # --- frames in ----------------------------------------------------------------------------------------------------
@@ -124,7 +130,7 @@ class SocketConnection:
         return {
             "type": "hello-ok",
             "protocol": admission.protocol,
-            "server": {"version": version("agent-pool"), "connId": self._id},
+            "server": {"version": _VERSION, "connId": self._id},
             "features": {"methods": list(METHODS), "events": ["connect.challenge", *EVENTS]},
             "snapshot": {
                 "presence": [],
@@ -159,7 +165,8 @@ class SocketConnection:
             await self._sender.put(encode_answer(frame.id, payload))
 
         try:
-            self._visit.share.charge(self._bytes_in_flight)
+            self._charge(len(frame.params))
+            self._services.check_rate(self._admission.owner.rate_key)
             request = Request(self._services, self._admission.identity, frame.id, say)
             return encode_answer(frame.id, await carry_out(frame.method, frame.params, request))
         except PoolError as exc:
@@ -167,26 +174,40 @@ class SocketConnection:
         except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
             return encode_refusal(frame.id, error_shape(refusals.told(exc, frame.method)))
 
+    def _charge(self, size: int) -> None:
+        """Take room for a request. Raises PoolSaturated; what the others have taken stays theirs."""
+        try:
+            self._visit.share.charge(self._bytes_in_flight)
+        except PoolSaturated:
+            self._visit.share.charge(self._bytes_in_flight - size)
+            raise
+
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def hear(self, told: Told) -> None:
+    async def keep_up(self) -> None:
+        """See ``Listener.keep_up``."""
+        await self._sender.keep_up()
+
+    def miss(self) -> None:
+        """See ``Listener.miss``: the gap tells of it."""
+        self._events += 1
+
+    def hear(self, event: Told) -> None:
         """See ``Listener.hear``."""
         assert self._admission is not None  # noqa: S101  # who has joined is in
-        payload = told.payload
-        if told.is_for_approvers and not self._admission.identity.approvals:
+        payload = event.payload
+        if event.is_for_approvers and not self._admission.identity.approvals:
             return
-        if told.old is not None and self._admission.protocol < 4:
-            payload = told.old
+        if event.old is not None and self._admission.protocol < 4:
+            payload = event.old
         if not payload:
             return
         self._events += 1  # also of those that are dropped: the gap tells of them
-        frame = encode_event(told.event, payload, self._events)
-        match self._sender.offer(frame, is_droppable=told.is_droppable):
-            case Verdict.DROPPED:
-                self._services.figures.events_dropped += 1
-            case Verdict.FULL:
-                self._services.figures.sockets_slow += 1
-                self._sender.end(CloseCode.POLICY, _SLOW, at_once=True)
+        frame = encode_event(event.event, payload, self._events)
+        offer = self._sender.offer(frame, is_droppable=event.is_droppable)
+        self._services.figures.events_dropped += offer.lost
+        if offer.is_full:
+            self._close_slow()
 
 
 def _now_ms() -> int:

@@ -66,10 +66,9 @@ def encode_answer(request_id: str, payload: Any) -> bytes:
     return b'{"type":"res","id":%b,"ok":true,"payload":%b}' % (_encode(request_id), _encode(payload))
 
 
-def encode_refusal(request_id: str, error: dict[str, Any], payload: Any = None) -> bytes:
+def encode_refusal(request_id: str, error: dict[str, Any]) -> bytes:
     """A request has failed; ``error`` as ``refusals.error_shape`` makes it."""
-    more = b"" if payload is None else b',"payload":%b' % _encode(payload)
-    return b'{"type":"res","id":%b,"ok":false,"error":%b%b}' % (_encode(request_id), _encode(error), more)
+    return b'{"type":"res","id":%b,"ok":false,"error":%b}' % (_encode(request_id), _encode(error))
 
 
 def encode_event(name: str, payload: bytes, seq: int | None = None) -> bytes:

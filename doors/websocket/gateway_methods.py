@@ -98,10 +98,15 @@ async def config(request: Request, _params: NoParams) -> Params:
 
 
 async def wake(request: Request, params: WakeParams) -> Params:
-    """Have a session told something with its next turn: the default agent's own, unless another is named."""
+    """Have a session told something: the default agent's own, unless another is named.
+
+    What is queued wakes an agent whose heartbeat is on, as soon as it may; another is told with its next turn.
+    """
     session = params.session_key or main_session_key(await request.default_agent())
     told = await request.call("events.inject", {"session": session, "text": params.text})
-    return {"ok": True, "sessionKey": told["session"], "queued": told["event"] is not None}
+    if params.mode != "now":
+        request.ignored.append("mode")
+    return request.with_ignored({"ok": True, "sessionKey": told["session"], "queued": told["event"] is not None})
 
 
 async def resolve(request: Request, params: ResolveParams) -> Params:

@@ -117,11 +117,11 @@ def _identify(auth: _Auth, known: Identity | None, authenticate: Authenticate) -
 
 
 def _narrowed(owner: Identity, wanted: Sequence[str]) -> Identity:
-    """Those of the rights asked for that the token has; all of them where none is named."""
+    """Those of the rights asked for that the token has; all of them where none is named. To approve is to look, too."""
     if not wanted:
         return owner
-    scopes = [_SCOPES[name] for name in wanted if name in _SCOPES]
+    scopes = [_SCOPES.get(name, Scope.READ) for name in wanted if name in _SCOPES or name == _APPROVALS]
     if not scopes:
-        raise ConnectRefused(f"of the scopes asked for none is one of {', '.join(_SCOPES)}")
+        raise ConnectRefused(f"of the scopes asked for none is one of {', '.join([*_SCOPES, _APPROVALS])}")
     scope = min(owner.scope, max(scopes))
     return owner._replace(scope=scope, approvals=owner.approvals and (_APPROVALS in wanted or scope is Scope.ADMIN))

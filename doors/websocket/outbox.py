@@ -1,18 +1,18 @@
 """What waits to be sent to one peer, and what a slow one loses. Pure."""
 
 from collections import deque
-from enum import Enum, auto
+from typing import NamedTuple
 
-__all__ = ["Outbox", "Verdict"]
+__all__ = ["Offer", "Outbox"]
 
 
-class Verdict(Enum):
-    """What has become of an event."""
+class Offer(NamedTuple):
+    """What has become of an event, and of those that waited."""
 
-    TAKEN = auto()
-    DROPPED = auto()
-    FULL = auto()
+    is_full: bool
     """It must not be lost, and there is no room: the peer cannot be served any more."""
+    lost: int
+    """Events that were dropped: this one, or others that made room for it."""
 
 
 class Outbox:
@@ -20,7 +20,9 @@ class Outbox:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[tuple[bytes, bool]] = deque()
+        """Each with whether it may be dropped."""
+        self._droppable_size = 0
         self.size = 0
         """Bytes that wait."""
 
@@ -33,25 +35,47 @@ class Outbox:
 
     def put(self, frame: bytes) -> None:
         """Add a frame, whatever waits already."""
-        self._frames.append(frame)
+        self._add(frame, is_droppable=False)
+
+    def offer(self, frame: bytes, *, is_droppable: bool) -> Offer:
+        """Add an event where there is room; one that must not be lost takes that of those that may."""
+        lost = 0
+        if not self.has_room(len(frame)):
+            if is_droppable:
+                return Offer(is_full=False, lost=1)
+            lost = self._drop()
+            if not self.has_room(len(frame)):
+                return Offer(is_full=True, lost=lost)
+        self._add(frame, is_droppable=is_droppable)
+        return Offer(is_full=False, lost=lost)
+
+    def _add(self, frame: bytes, *, is_droppable: bool) -> None:
+        self._frames.append((frame, is_droppable))
         self.size += len(frame)
+        self._droppable_size += len(frame) if is_droppable else 0
 
-    def offer(self, frame: bytes, *, is_droppable: bool) -> Verdict:
-        """Add an event where there is room."""
-        if self.has_room(len(frame)):
-            self.put(frame)
-            return Verdict.TAKEN
-        if not is_droppable:
-            return Verdict.FULL
-        return Verdict.DROPPED
+    def _drop(self) -> int:
+        """All that may be dropped; how many they were."""
+        if not self._droppable_size:
+            return 0
+        before = len(self._frames)
+        self._frames = deque(waiting for waiting in self._frames if not waiting[1])
+        self.size -= self._droppable_size
+        self._droppable_size = 0
+        return before - len(self._frames)
 
-    def take(self) -> bytes:
-        """The next frame."""
-        frame = self._frames.popleft()
-        self.size -= len(frame)
-        return frame
+    def take(self, size: int) -> list[bytes]:
+        """The next frames: those that fit into ``size`` bytes, and one at least where there is one."""
+        taken: list[bytes] = []
+        while self._frames and (not taken or len(self._frames[0][0]) <= size):
+            frame, is_droppable = self._frames.popleft()
+            taken.append(frame)
+            size -= len(frame)
+            self.size -= len(frame)
+            self._droppable_size -= len(frame) if is_droppable else 0
+        return taken
 
     def clear(self) -> None:
         """Nobody will hear what waits."""
         self._frames.clear()
-        self.size = 0
+        self.size = self._droppable_size = 0

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from doors.http.refusals import code_of
+from doors.http.refusals import TooMany, code_of
 from errors import AcquireTimeout, Conflict, PoolClosed, PoolError, PoolSaturated, RequestTimeout, UsageError
 
 __all__ = ["error_shape"]
 
-_RETRYABLE = (PoolSaturated, PoolClosed, AcquireTimeout)
+_RETRYABLE = (PoolSaturated, PoolClosed, AcquireTimeout, TooMany)
 
 
 def error_shape(error: PoolError) -> dict[str, Any]:
@@ -26,7 +26,8 @@ def error_shape(error: PoolError) -> dict[str, Any]:
 def _code(error: PoolError) -> str:
     if isinstance(error, RequestTimeout | AcquireTimeout):
         return "AGENT_TIMEOUT"
-    return "INVALID_REQUEST" if isinstance(error, UsageError | Conflict) else "UNAVAILABLE"
+    is_wrong = isinstance(error, UsageError | Conflict) and not isinstance(error, TooMany)
+    return "INVALID_REQUEST" if is_wrong else "UNAVAILABLE"
 
 
 def _details(error: PoolError) -> dict[str, Any]:

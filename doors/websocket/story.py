@@ -67,6 +67,8 @@ class Story:
         """What to tell of a push ``{"events": [...]}`` of the gateway."""
         told: list[Told] = []
         for (session, run_id, is_text), group in groupby(_read_push.decode(data).events, _thread):
+            if not run_id:
+                continue  # what is no run's is nothing that the protocol knows
             if is_text:
                 self._say((session, run_id), list(group))
             else:
@@ -114,7 +116,7 @@ class Story:
 
     def _single(self, run: _Run, event: _Event, now: float) -> Iterator[Told]:
         text = self._remember(run, is_whole=True) if event.type == "run:start" else self._texts.get(run)
-        if event.seq > self._news_after and event.run_id is not None:
+        if event.seq > self._news_after:
             yield from self._tell(run, event, text, now)
         if event.type == "done":
             self._texts.pop(run, None)

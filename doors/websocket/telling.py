@@ -84,7 +84,7 @@ class RunText:
         piece = f"{_GAP}{said}" if self._has_gap else said
         self._has_gap = False
         self._length += len(piece)
-        if self._length <= MOST_TEXT:
+        if self._is_whole and self._length <= MOST_TEXT:
             self._parts.append(piece)
         else:
             self._said = ""

@@ -151,6 +151,21 @@ def test_the_http_door_is_told_with_its_address_and_where_its_token_is(
     assert bool(check.fix) == (verdict is not Verdict.OK)
 
 
+def test_each_door_is_told_with_where_it_is() -> None:
+    found = {name: check.found.partition(",")[0] for name, check in checks(http=HTTP).items()}
+    assert found["attach"] == "pool attach --mode rpc"
+    assert found["dashboard"] == "http://127.0.0.1:8765/"
+    assert found["openai"] == "http://127.0.0.1:8765/v1"
+    assert found["websocket"] == "ws://127.0.0.1:8765/ws"
+    assert found["metrics"] == "http://127.0.0.1:8765/metrics"
+    assert checks(http=http(url="any free port"))["openai"].found.startswith("/v1 on that port")
+
+
+@pytest.mark.parametrize("facts", [None, http(token_problem="others may use the token file")])
+def test_doors_on_a_port_that_is_not_open_are_not_told(facts: HttpFacts | None) -> None:
+    assert not {"dashboard", "openai", "websocket", "events", "metrics"} & checks(http=facts).keys()
+
+
 def test_the_connections_of_the_http_door_count_as_open_files() -> None:
     assert checks(open_files=1300)["open files"].verdict is Verdict.OK
     assert checks(open_files=1300, http=HTTP)["open files"].verdict is Verdict.MISSING

@@ -59,9 +59,8 @@ class Dashboard {
     for (const [name, view] of Object.entries(this.#views)) this.#frames.add(name, () => view.draw(), pace[name] ?? 0);
   }
 
-  /** Begin; the first status proves the token. Throws ApiError. */
-  async begin() {
-    const status = await this.#api.call("status");
+  /** Begin with a first status document. */
+  async begin(status) {
     this.#model.takeStatus(status, this.#now());
     await this.#syncSessions();
     this.#stream = new EventStream({
@@ -262,8 +261,11 @@ function showPart(part) {
   for (const tab of document.querySelectorAll(".tab")) setAttribute(tab, "aria-pressed", String(tab.dataset.part === part));
 }
 
+/** The first status proves the token: before that no view may listen to the page. Throws ApiError. */
 async function enter(token) {
-  await new Dashboard(new Api(token)).begin();
+  const api = new Api(token);
+  const status = await api.call("status");
+  await new Dashboard(api).begin(status);
   keepToken(token);
   byId("sign-in").hidden = true;
   byId("console").hidden = false;

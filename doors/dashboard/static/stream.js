@@ -1,5 +1,6 @@
 // The stream of events, kept alive: from a bookmark on, with back-off where the network or the supervisor is gone.
 
+import { ApiError } from "./api.js";
 import { SseParser } from "./sse.js";
 
 const FIRST_WAIT = 500;
@@ -70,10 +71,9 @@ export class EventStream {
         this.#over = true;
         this.#ports.tell({ state: "refused", status: response.status });
       } else if (response.ok) await this.#read(response.body.getReader(), watch);
-      else await response.body?.cancel();
     } catch (error) {
-      if (error instanceof SyntaxError) console.error("an event that is no JSON was passed over", error);
-      // else the connection is gone: that is what the next try is for
+      if (!(error instanceof ApiError)) console.error("events were passed over", error);
+      // else the connection could not be made: that is what the next try is for
     } finally {
       watch.stop();
       abort.abort();
@@ -85,7 +85,7 @@ export class EventStream {
     const decoder = new TextDecoder();
     let begun = performance.now();
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch(() => ({ done: true })); // lost in the middle is over, too
       if (done) return;
       watch.touch();
       for (const message of parser.push(decoder.decode(value, { stream: true }))) this.#take(message);
@@ -101,7 +101,7 @@ export class EventStream {
     if (message.event === "open") {
       this.#attempt = 0;
       if (!data.complete) this.#ports.gap();
-      this.#bookmark ??= data.head;
+      this.#bookmark = Math.min(this.#bookmark ?? data.head, data.head); // it may be another supervisor's by now
       this.#ports.tell({ state: "live" });
     } else if (message.event === "end") this.#bookmark = data.bookmark;
     else {

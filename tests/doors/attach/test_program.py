@@ -71,6 +71,15 @@ def test_a_supervisor_that_is_gone_is_told_of() -> None:
         running.run({})
 
 
+def test_a_supervisor_that_hangs_up_before_it_has_read_a_word_is_gone_too() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1, socket.MSG_PEEK)
+        peer.close()  # with something unread: a reset, not an end
+
+    with program(serve) as (running, _, _hear), pytest.raises(NoSupervisor):
+        running.run({})
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [

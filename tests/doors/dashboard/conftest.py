@@ -1,43 +1,22 @@
 """What the tests of the dashboard share: a supervisor with the HTTP door open, a browser, pages that are watched."""
 
-import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
+from tests.doors.dashboard.chromium import chromium
 from tests.doors.dashboard.site import Site, Visit, running_site
-
-ARGUMENTS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
 
 OpenPage = Callable[..., Visit]
 
 
-def find_chromium() -> str:
-    """The browser's program. At home the tests are skipped where there is none; in CI it must be there."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = os.environ.get("POOL_TEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if found is not None:
-        return found
-    message = "there is no Chromium here; install the package chromium, or set POOL_TEST_CHROMIUM to its program"
-    if os.environ.get("CI") == "true":
-        pytest.fail(message, pytrace=False)
-    pytest.skip(message)
-
-
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    program = find_chromium()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
+    with chromium() as launched:
+        yield launched
 
 
 @pytest.fixture(scope="package")

@@ -89,10 +89,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running_site(folder: Path, port: int | None = None) -> Iterator[Site]:
-    """A supervisor of the bundled agent, its data in ``folder``; on a port given before it comes back where it was."""
+def running_site(folder: Path, port: int | None = None, settings: str = "") -> Iterator[Site]:
+    """A supervisor of the bundled agent, its data in ``folder``; on a port given before it comes back where it was.
+
+    ``settings``: the text of a settings file that binds that port with that token.
+    """
     port = port or free_port()
-    settings = SETTINGS.format(port=port, token=TOKEN, folder=folder)
+    settings = settings or SETTINGS.format(port=port, token=TOKEN, folder=folder)
     with SupervisorProcess(folder, settings) as supervisor:
         yield Site(supervisor, port)
 
@@ -117,7 +120,7 @@ class Visit:
     def keep(self, name: str) -> Self:
         """Keep a picture among the artefacts."""
         ARTEFACTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=ARTEFACTS / f"{name}.png")
+        self.page.screenshot(path=ARTEFACTS / f"{name}.png", animations="disabled")
         return self
 
     def open_session(self, key: str) -> None:

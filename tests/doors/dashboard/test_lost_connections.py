@@ -84,3 +84,44 @@ def test_a_token_that_holds_no_more_leads_back_to_the_sign_in(own_site: Site, op
     os.kill(own_site.pid, signal.SIGHUP)
     expect(page.locator("#token")).to_be_visible()
     expect(page.locator("#token-error")).to_have_text("The token does not hold any more.")
+
+
+def test_a_page_that_was_left_open_follows_a_supervisor_with_other_data(browser: Browser, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    with running_site(tmp_path / "first") as site:
+        site.say("long-ago", "PIECES=100 DELAY=1")
+        visit = Visit(browser, site, sign_in=True)
+    with running_site(tmp_path / "second", site.port) as site:
+        expect(visit.page.locator("#link-text")).to_have_text("Live", timeout=20_000)
+        site.say("anew", "ECHO:counted from one")
+        expect(visit.page.locator("#sessions .session", has_text="anew")).to_contain_text("counted from one")
+        visit.close()
+
+
+def test_a_defect_met_by_an_event_is_told_and_the_stream_goes_on(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    taken = visit.page.evaluate(
+        """async () => {
+            const { EventStream } = await import("/assets/stream.js");
+            const taken = [];
+            const answer = (seq) => `event: open\\ndata: {"head":9,"complete":true}\\n\\ndata: [{"seq":${seq}}]\\n\\n`;
+            await new Promise((resolve) => {
+                const stream = new EventStream({
+                    open: async (since) => new Response(answer(since + 1)),
+                    take: ([event]) => {
+                        taken.push(event.seq);
+                        if (event.seq === 2) throw new Error("a defect of the page");
+                        if (event.seq === 3) resolve(stream.stop());
+                    },
+                    tell: () => {},
+                    gap: () => {},
+                });
+                stream.run(0);
+            });
+            return taken;
+        }"""
+    )
+    assert taken == [1, 2, 3]
+    assert [text for text in visit.trouble if "a defect of the page" in text]
+    visit.trouble.clear()

@@ -25,6 +25,20 @@ def test_a_wrong_token_is_refused_in_words_and_the_right_one_opens_the_page(site
     expect(page.locator("#link-text")).to_have_text("Live")
 
 
+def test_nothing_of_a_refused_attempt_to_sign_in_is_left_in_the_page(site: Site, open_page: OpenPage) -> None:
+    page = open_page(site, sign_in=False).page
+    page.locator("#token").fill("not-the-token-at-all")
+    page.keyboard.press("Enter")
+    expect(page.locator("#token-error")).to_have_text("This token is not known here.")
+    page.locator("#token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    expect(page.locator("#link-text")).to_have_text("Live")
+    page.locator("#new-session").click()
+    page.locator("#begin-key").fill("after-a-refusal")
+    page.keyboard.press("Enter")
+    expect(page.locator("#conversation-title")).to_have_text("after-a-refusal")
+
+
 def test_a_token_in_the_fragment_is_taken_out_of_the_address_and_kept_for_this_tab_only(
     site: Site, open_page: OpenPage
 ) -> None:

@@ -96,6 +96,26 @@ async def test_a_handshake_is_refused_as_a_request_would_be(
     assert answer.status_code == status
 
 
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [
+        ("1.1", "sec-websocket-version: 7\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"),
+        ("1.1", "sec-websocket-version: 13\r\n"),
+        ("1.0", "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"),
+    ],
+    ids=["another version", "no key", "HTTP/1.0"],
+)
+async def test_what_is_no_handshake_is_answered_and_the_connection_ends(
+    door: Door, connect: Connect, version: str, headers: str
+) -> None:
+    peer = await connect(door, None)
+    upgrade = f"host: {peer.host}\r\nconnection: upgrade\r\nupgrade: websocket\r\n{headers}"
+    await peer.send_raw(f"GET /open HTTP/{version}\r\n{upgrade}\r\n".encode())
+    with trio.fail_after(5):
+        assert (await peer.stream.receive_some(65536)).startswith(b"HTTP/1.1 400 ")
+        assert await peer.is_closed()
+
+
 async def test_a_token_in_the_handshake_opens_what_needs_one(door: Door, connect: Connect) -> None:
     socket = Socket(await connect(door))
     assert isinstance(await socket.open("/closed"), AcceptConnection)

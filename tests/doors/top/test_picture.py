@@ -25,7 +25,7 @@ def event(kind: str, key: str = "ada", *, ts: float = NOW, run: str = "r", **dat
 
 def a_status(workers: int = 3, waiters: int = 0, sessions: int = 3, asks: int = 0, **changes: Any) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
-    call = {"id": "c1", "name": "exec", "input_preview": "make deploy", "state": "AWAITING_APPROVAL"}
+    call = {"id": "c1", "name": "exec", "input_preview": "make deploy " * 9, "state": "AWAITING_APPROVAL"}
     document["workers"] = [worker(f"w{n}", session=f"s{n}", turn_age=1.5, cpu=float(n)) for n in range(workers)]
     document["waiting"] = [waiter(request=f"r{n}", session=f"s{n}") for n in range(waiters)]
     document["sessions"] = [session(f"s{n}") for n in range(sessions)]
@@ -86,6 +86,10 @@ def test_the_last_line_of_a_session_is_what_it_says_or_does() -> None:
     assert "exec" in picture.lines["ada"]
     picture.take_events([event("text_snapshot", text="all of it")])
     assert picture.lines["ada"] == "all of it"
+    picture.take_events([event("done", reason="completed", text="all of it, and more")])
+    assert picture.lines["ada"] == "all of it, and more"
+    picture.take_events([event("done", reason="error", text="half", error={"code": "x", "message": "it broke"})])
+    assert "it broke" in picture.lines["ada"]
     picture.take_events([event("text_chunk", delta="x" * 10_000)])
     assert len(picture.lines["ada"]) == 400
 
@@ -137,6 +141,15 @@ def test_the_screen_fits_every_terminal(size: tuple[int, int], counts: tuple[int
         assert all(len(line) <= width for line in lines if line not in commands)
         assert len(lines) == height
         assert "q quit" in lines[-1]
+
+
+@pytest.mark.parametrize("height", range(LEAST_LINES, 40))
+@pytest.mark.parametrize("trouble", [None, "trying again: nobody answers"])
+def test_everything_at_once_fits_every_height(height: int, trouble: str | None) -> None:
+    picture = Picture()
+    picture.take_status(a_status(30, 30, 30, 12))
+    picture.trouble = trouble
+    assert len(lines_of(picture, LEAST_COLUMNS, height)) == height
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])

@@ -1,0 +1,279 @@
+"""The WebSocket door beside the control socket: events to one reader, what an idle connection costs, a round trip."""
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import msgspec
+import psutil
+import trio
+
+from benchmarks.harness import Result, best_of, median, result
+from doors.control import serve_control
+from doors.http.server import HttpServer
+from doors.http.settings import HttpSettings
+from gateway.caller import Caller
+
+_TOKEN = "a-token-of-the-benchmarks"
+_PIECES = 400_000
+_PIECES_OF_A_RUN = 2000
+_CALLS = 100_000
+_BATCH = 500
+_IDLE = 500
+_TRIPS = 2000
+_SERVER = (sys.executable, "-P", "-m", "benchmarks.bench_websocket")
+_END = b"the last word"
+_HANDSHAKE = (
+    b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+class _Server(NamedTuple):
+    process: psutil.Process
+    path: Path
+    port: int
+
+
+def run() -> list[Result]:
+    with _server() as server:
+        return [*events(server), *idle(server), *ping(server)]
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def events(server: _Server) -> list[Result]:
+    """The same events to one reader of each door.
+
+    Pieces of text that come at once are told as one event, which repeats the answer so far: what is counted are the
+    pieces that a reader has got. Of tool calls each is an event of its own.
+    """
+    found = []
+    for what, name, count in (
+        ("text", "pieces of text over WebSocket, joined", _PIECES),
+        ("calls", "events of tool calls over WebSocket", _CALLS),
+    ):
+        with _subscriber(server) as control:
+            plain = count / best_of(2, partial(_drain, server, control, f"{what} to control"))
+        with _websocket(server) as reader:
+            ours = count / best_of(2, partial(_drain, server, reader, f"{what} to websocket"))
+        found.append(result(name, ours, "/s", baseline=plain, baseline_name="/s control socket", at_least=20_000))
+    return found
+
+
+def _drain(server: _Server, reader: socket.socket, what: str) -> float:
+    with _control(server) as trigger:
+        begin = time.perf_counter()
+        trigger.sendall(b'{"id":1,"method":"pour","params":{"what":"%b"}}\n' % what.encode())
+        _read_until(reader, _END)
+        return time.perf_counter() - begin
+
+
+def _read_until(reader: socket.socket, end: bytes) -> None:
+    tail = b""
+    while end not in tail:
+        chunk = reader.recv(1 << 20)
+        if not chunk:
+            raise AssertionError(f"the stream ended early: {tail!r}")
+        tail = tail[-len(end) :] + chunk
+
+
+# --- idle connections -------------------------------------------------------------------------------------------------
+
+
+def idle(server: _Server) -> list[Result]:
+    """Those that have said connect, and hear of nothing."""
+    with ExitStack() as stack:
+        plain = _cost(server, stack, _subscriber)
+        ours = _cost(server, stack, _websocket)
+    return [
+        result(
+            f"each of {_IDLE} idle WebSockets",
+            ours,
+            "kB",
+            baseline=plain,
+            baseline_name="kB control socket",
+            at_most=40.0,
+        )
+    ]
+
+
+def _cost(server: _Server, stack: ExitStack, connect: Callable[[_Server], socket.socket]) -> float:
+    """Kilobytes of the server's memory for each connection; they stay open until ``stack`` ends."""
+    before = server.process.memory_info().rss
+    for _ in range(_IDLE):
+        stack.enter_context(connect(server))
+    return (server.process.memory_info().rss - before) / _IDLE / 1000
+
+
+# --- round trips ------------------------------------------------------------------------------------------------------
+
+
+def ping(server: _Server) -> list[Result]:
+    """In turns, so that both see the same machine."""
+    plain: list[float] = []
+    ours: list[float] = []
+    asked = _frame({"type": "req", "id": "1", "method": "health"})
+    with _control(server) as control, _websocket(server) as websocket:
+        for _ in range(4):
+            plain += _trips(control, b'{"id":1,"method":"ping"}\n')
+            ours += _trips(websocket, asked)
+    return [
+        result(
+            "a request over WebSocket, p50",
+            median(ours),
+            "us",
+            baseline=median(plain),
+            baseline_name="us control socket",
+            at_most=2000,
+        )
+    ]
+
+
+def _trips(sock: socket.socket, request: bytes) -> list[float]:
+    times = []
+    for _ in range(_TRIPS // 4):
+        begin = time.perf_counter()
+        sock.sendall(request)
+        if not sock.recv(65536):
+            raise AssertionError("the server has hung up")
+        times.append((time.perf_counter() - begin) * 1e6)
+    return times
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+def _control(server: _Server) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(str(server.path))
+    return sock
+
+
+def _subscriber(server: _Server) -> socket.socket:
+    sock = _control(server)
+    sock.sendall(b'{"id":1,"method":"subscribe"}\n')
+    _read_until(sock, b"\n")
+    return sock
+
+
+def _websocket(server: _Server) -> socket.socket:
+    """One that has been let in."""
+    sock = socket.create_connection(("127.0.0.1", server.port))
+    connect = {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": _TOKEN}}
+    sock.sendall(_HANDSHAKE)
+    _read_until(sock, b"connect.challenge")
+    sock.sendall(_frame({"type": "req", "id": "1", "method": "connect", "params": connect}))
+    _read_until(sock, b"tickIntervalMs")
+    return sock
+
+
+def _frame(content: dict[str, Any]) -> bytes:
+    """A client's frame, of a size that has two bytes; its mask is zero, which changes nothing."""
+    data = json.dumps(content).encode().ljust(126)
+    return b"\x81\xfe" + len(data).to_bytes(2, "big") + bytes(4) + data
+
+
+# --- the server, in a process of its own ------------------------------------------------------------------------------
+
+
+@contextmanager
+def _server() -> Iterator[_Server]:
+    with tempfile.TemporaryDirectory(prefix="pool-") as folder:
+        path = Path(folder, "s")
+        with subprocess.Popen([*_SERVER, str(path)], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            try:
+                yield _Server(psutil.Process(process.pid), path, int(process.stdout.readline()))
+            finally:
+                process.terminate()
+
+
+class _Handlers:
+    """``pour`` pushes events, encoded already, to whoever has subscribed last over that door."""
+
+    def __init__(self) -> None:
+        self._callers: dict[bool, Caller] = {}
+        """By whether it is the WebSockets'."""
+        self._head = 0
+
+    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
+        if method == "status":
+            return self._status()
+        if method == "sessions.list":
+            return []
+        if method == "subscribe":
+            self._callers[caller.name == "websocket"] = caller
+            caller.start(trio.sleep_forever)
+        if method == "pour":
+            wish = bytes(params)
+            await self._pour(self._callers[b"websocket" in wish], is_calls=b"calls" in wish)
+        return {"subscription": "1", "head": self._head, "complete": True}
+
+    def _status(self) -> Any:
+        """As much of it as is looked at."""
+        pool = SimpleNamespace(mode="running", total=0, idle=0, leased=0, max=0, waiting=0)
+        gateway = SimpleNamespace(runs=0, sessions=0, events=SimpleNamespace(head=self._head))
+        return SimpleNamespace(pool=pool, gateway=gateway)
+
+    async def _pour(self, caller: Caller, *, is_calls: bool) -> None:
+        for batch in _batches(self._calls() if is_calls else self._texts()):
+            await caller.push_encoded("events", b'{"subscription":"1","events":[%b]}' % b",".join(batch))
+
+    def _texts(self) -> Iterator[bytes]:
+        for number in range(_PIECES):
+            run = number // _PIECES_OF_A_RUN
+            yield self._event("progress", "text_chunk", run, b'{"delta":"word "}')
+            if number % _PIECES_OF_A_RUN == _PIECES_OF_A_RUN - 1:
+                yield self._done(run, is_last=number == _PIECES - 1)
+
+    def _calls(self) -> Iterator[bytes]:
+        data = b'{"call":{"id":"c1","name":"bash","input_preview":"make","state":"COMPLETED"},"tail":"done"}'
+        for _ in range(_CALLS):
+            yield self._event("progress", "tool:end", 0, data)
+        yield self._done(0, is_last=True)
+
+    def _done(self, run: int, *, is_last: bool) -> bytes:
+        text = _END if is_last else b"so it is"
+        return self._event("progress", "done", run, b'{"reason":"completed","text":"%b"}' % text)
+
+    def _event(self, channel: str, kind: str, run: int, data: bytes) -> bytes:
+        self._head += 1
+        envelope = (
+            b'{"seq":%d,"ts":1700000000.123,"session":"alice","channel":"%b","type":"%b","data":%b,"run_id":"r%d"}'
+        )
+        return envelope % (self._head, channel.encode(), kind.encode(), data, run)
+
+
+def _batches(items: Iterator[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    yield batch
+
+
+async def _serve(path: Path) -> None:
+    handlers = _Handlers()
+    settings = HttpSettings(bind="127.0.0.1:0", token=_TOKEN, rate=0, max_connections=2 * _IDLE + 10)
+    server = HttpServer(handlers, settings, path.parent, hide=lambda _: None, env={})
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda task_status: serve_control(handlers, path, task_status=task_status))
+        await nursery.start(server.serve)
+        print(server.url.rpartition(":")[2], flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(_serve, Path(sys.argv[1]))

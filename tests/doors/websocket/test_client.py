@@ -1,0 +1,219 @@
+"""A client of a well-kept library against a real pool."""
+
+import itertools
+import json
+import signal
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection
+from websockets.sync.client import connect as open_socket
+from websockets.typing import Origin
+
+from tests.acceptance.supervisor import Supervisor, running_supervisor
+
+pytestmark = pytest.mark.process
+
+TOKEN = "a-token-of-the-tests-0123456789"
+READER = "a-token-that-may-look-0123456789"
+SETTINGS = f"""
+[pool]
+min = 0
+max = 2
+[http]
+bind = "127.0.0.1:0"
+token = "{TOKEN}"
+[http.tokens.reader]
+token = "{READER}"
+[agents.careful]
+permission_mode = "approval"
+"""
+
+
+class Client:
+    """As somebody would write it who knows the protocol."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.hello: dict[str, Any] = {}
+        self.last_seq = 0
+        self._ids = itertools.count(1)
+        self._kept: list[dict[str, Any]] = []
+
+    @classmethod
+    @contextmanager
+    def connect(cls, url: str, token: str = TOKEN, protocol: int = 4) -> Iterator[Self]:
+        with open_socket(url, max_size=None) as socket:
+            client = cls(socket)
+            assert client.read()["event"] == "connect.challenge"
+            params = {"minProtocol": 3, "maxProtocol": protocol, "client": {"id": "tests"}, "auth": {"token": token}}
+            answer = client.answer(client.ask("connect", **params))
+            assert answer["ok"], answer
+            client.hello = answer["payload"]
+            yield client
+
+    def read(self) -> dict[str, Any]:
+        frame: dict[str, Any] = json.loads(self.socket.recv(timeout=20))
+        if "seq" in frame:
+            assert frame["seq"] == self.last_seq + 1, "nothing is missing"
+            self.last_seq = frame["seq"]
+        return frame
+
+    def ask(self, method: str, **params: Any) -> str:
+        request_id = str(next(self._ids))
+        self.socket.send(json.dumps({"type": "req", "id": request_id, "method": method, "params": params}))
+        return request_id
+
+    def answer(self, request_id: str) -> dict[str, Any]:
+        return self.find(type="res", id=request_id)
+
+    def events(self, until: str, **facts: Any) -> list[dict[str, Any]]:
+        """The payloads of ``agent`` and ``chat`` events up to the chat's one in that state."""
+        found = []
+        while True:
+            frame = self.find(type="event")
+            payload = frame["payload"]
+            if frame["event"] in ("agent", "chat") and facts.items() <= payload.items():
+                found.append(payload)
+                if payload.get("state") == until:
+                    return found
+
+    def find(self, **facts: Any) -> dict[str, Any]:
+        for number, frame in enumerate(self._kept):
+            if facts.items() <= frame.items():
+                return self._kept.pop(number)
+        while not facts.items() <= (frame := self.read()).items():
+            self._kept.append(frame)
+        return frame
+
+
+class Pool:
+    """A supervisor, and where its WebSockets are."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.supervisor = supervisor
+        self.url = str(supervisor.status()["supervisor"]["http"]["url"]).replace("http", "ws") + "/ws"
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    directory: Path = tmp_path_factory.mktemp("websocket")
+    config = directory / "pool.toml"
+    config.write_text(SETTINGS)
+    with running_supervisor(directory / "data", "--config", str(config)) as supervisor:
+        yield Pool(supervisor)
+
+
+@pytest.mark.parametrize("protocol", [3, 4])
+def test_an_answer_streams_in_both_versions(pool: Pool, protocol: int) -> None:
+    with Client.connect(pool.url, protocol=protocol) as client:
+        assert client.hello["protocol"] == protocol
+        run = f"k{protocol}"
+        asked = client.ask("agent", message="PIECES=5 DELAY=40", sessionKey=f"s{protocol}", idempotencyKey=run)
+        assert client.answer(asked)["payload"]["status"] == "accepted"
+        whole = "".join(f"piece {number} " for number in range(5))
+        last = client.answer(asked)["payload"]
+        assert (last["runId"], last["status"]) == (run, "ok")
+        assert last["result"]["payloads"] == [{"text": whole}]
+        events = client.events("final", runId=run)
+        texts = [each["data"] for each in events if each.get("stream") == "assistant"]
+        assert "".join(text["delta"] for text in texts) == texts[-1]["text"] == whole
+        assert [each["data"]["phase"] for each in events if each.get("stream") == "lifecycle"] == ["start", "end"]
+        deltas = [each for each in events if each.get("state") == "delta"]
+        assert deltas
+        assert all(("deltaText" in each) is (protocol == 4) for each in deltas)
+        assert all(whole.startswith(each["message"]["content"][0]["text"]) for each in deltas)
+        assert events[-1]["message"]["content"][0]["text"] == whole
+
+
+def test_two_clients_and_the_command_line_agree_on_what_happened(pool: Pool) -> None:
+    with Client.connect(pool.url) as asking, Client.connect(pool.url, READER) as looking:
+        assert "You said" in pool.supervisor.prompt("shared", "from the terminal")
+        asking.answer(asking.ask("chat.send", sessionKey="shared", message="from a socket", idempotencyKey="b"))
+        for client in (asking, looking):
+            assert client.events("final", sessionKey="shared")[-1]["runId"] != "b"
+            assert "from a socket" in client.events("final", runId="b")[-1]["message"]["content"][0]["text"]
+        history = looking.answer(looking.ask("chat.history", sessionKey="shared"))["payload"]["messages"]
+        assert [message["role"] for message in history] == ["user", "assistant"] * 2
+
+
+def test_a_run_is_aborted(pool: Pool) -> None:
+    with Client.connect(pool.url) as client:
+        asked = client.ask("agent", message="PIECES=2 HANG", sessionKey="abort", idempotencyKey="a")
+        client.events("delta", runId="a")
+        assert client.answer(client.ask("chat.abort", sessionKey="abort"))["payload"]["aborted"] is True
+        assert client.answer(asked)["payload"]["status"] == "accepted"
+        assert client.answer(asked)["error"]["details"]["code"] == "aborted"
+        assert client.events("aborted", runId="a")
+
+
+def test_an_approval_is_asked_for_and_given(pool: Pool) -> None:
+    with Client.connect(pool.url) as client:
+        message = 'TOOL:exec {"command": "echo it-was-done"} TELL'
+        asked = client.ask("agent", message=message, sessionKey="agent:careful:main", agentId="careful")
+        client.answer(asked)
+        call = client.find(event="exec.approval.requested")["payload"]
+        assert "it-was-done" in call["request"]["command"]
+        assert client.answer(client.ask("exec.approval.resolve", id=call["id"], decision="allow-once"))["ok"]
+        assert client.find(event="exec.approval.resolved")["payload"]["decision"] == "allow-once"
+        assert "it-was-done" in client.answer(asked)["payload"]["result"]["payloads"][0]["text"]
+
+
+def test_a_prompt_of_five_megabytes_and_every_line_end_arrive(pool: Pool) -> None:
+    with Client.connect(pool.url) as client:
+        said = "one\u2028two\u2029three\x85four\r\nfive"
+        asked = client.ask("agent", message=f"ECHO:{said}", sessionKey="lines")
+        client.answer(asked)
+        assert client.answer(asked)["payload"]["result"]["payloads"][0]["text"] == said
+        asked = client.ask("agent", message="x" * 5_000_000, sessionKey="large")
+        client.answer(asked)
+        assert client.answer(asked)["payload"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(("token", "code"), [("forged-0123456789abcdef", 1008), (TOKEN[:-1], 1008)])
+def test_a_forged_token_is_told_so_and_closed(pool: Pool, token: str, code: int) -> None:
+    with open_socket(pool.url) as socket:
+        client = Client(socket)
+        client.read()
+        answer = client.answer(client.ask("connect", minProtocol=4, maxProtocol=4, auth={"token": token}))
+        assert (answer["ok"], token in json.dumps(answer)) == (False, False)
+        with pytest.raises(ConnectionClosed) as raised:
+            socket.recv(timeout=10)
+        assert raised.value.rcvd is not None
+        assert raised.value.rcvd.code == code
+
+
+def test_a_foreign_page_is_refused_in_the_handshake(pool: Pool) -> None:
+    with pytest.raises(InvalidStatus) as raised, open_socket(pool.url, origin=Origin("http://evil.example")):
+        pass
+    assert raised.value.response.status_code == 403
+
+
+def test_the_figures_tell_of_open_sockets(pool: Pool) -> None:
+    with Client.connect(pool.url):
+        url = pool.url.replace("ws", "http", 1).replace("/ws", "/metrics")
+        request = urllib.request.Request(url, headers={"authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text = answer.read().decode()
+    assert "pool_http_sockets 1.0" in text
+    assert "pool_http_sockets_slow_total 0.0" in text
+    assert "pool_http_socket_events_dropped_total 0.0" in text
+
+
+def test_the_supervisors_end_is_told(tmp_path: Path) -> None:
+    config = tmp_path / "pool.toml"
+    config.write_text(SETTINGS)
+    with running_supervisor(tmp_path / "data", "--config", str(config)) as supervisor:
+        with Client.connect(Pool(supervisor).url) as client:
+            supervisor.process.send_signal(signal.SIGTERM)
+            assert client.find(event="shutdown")["payload"]["reason"] == "the supervisor ends"
+            with pytest.raises(ConnectionClosed) as raised:
+                client.socket.recv(timeout=10)
+        assert raised.value.rcvd is not None
+        assert raised.value.rcvd.code == 1001
+        assert supervisor.process.wait(20) == 0

@@ -1,0 +1,92 @@
+"""Telling everybody of events: at the pace at which the server itself can send them."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+import trio
+
+from doors.http.services import Services
+from doors.websocket import hub as hubs
+from doors.websocket.hub import Hub
+from doors.websocket.limits import SocketLimits
+from doors.websocket.pictures import Told
+
+
+class Gateway:
+    """Pushes one batch of events to whoever subscribes; then ends the subscription as behind, once, and is quiet."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.since: list[int] = []
+
+    async def call(self, method: str, params: dict[str, Any], caller: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        if method == "status":
+            return SimpleNamespace(gateway=SimpleNamespace(events=SimpleNamespace(head=50_000)))
+        self.since.append(params["since"])
+        caller.start(lambda: self._push(caller))
+        return None
+
+    async def _push(self, caller: Any) -> None:
+        if len(self.since) > 1:
+            await trio.sleep_forever()
+        call = {"id": "t1", "name": "bash", "input_preview": "", "state": "DONE"}
+        event = {"ts": 1.0, "session": "alice", "run_id": "r1", "type": "tool:end", "data": {"call": call}}
+        events = [{**event, "seq": 50_001 + number} for number in range(self.count)]
+        await caller.push_encoded("events", msgspec.json.encode({"events": events}))
+        await caller.push_encoded("subscription_ended", b'{"bookmark":70000,"reason":"behind"}')
+
+
+class Listener:
+    """Says how many events came before it was let keep up."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = [0]
+        self.missed = 0
+
+    def hear(self, _event: Told) -> None:
+        self.heard[-1] += 1
+
+    async def keep_up(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.heard.append(0)
+
+    def miss(self) -> None:
+        self.missed += 1
+
+
+async def test_events_are_told_some_at_a_time_and_nobody_is_left_behind(
+    nursery: trio.Nursery, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert autojump_clock
+    monkeypatch.setattr(hubs, "_HEARD_AT_ONCE", 20)
+    gateway, listeners = Gateway(95), [Listener(), Listener()]
+    hub = Hub(cast("Services", gateway), SocketLimits())
+    await nursery.start(lambda task_status: hub.run(task_status=task_status))
+    for listener in listeners:
+        hub.join(listener)
+    await trio.sleep(1)
+    for listener in listeners:
+        assert sum(listener.heard) == 95
+        assert max(listener.heard) <= 11, "ten at a time for two, and one"
+        assert listener.missed == 0
+    assert gateway.since == [30_000, 70_000], (
+        "it looks back at first, and goes on from the bookmark where it was behind"
+    )
+
+
+async def test_who_listens_to_nothing_costs_nothing_after_a_minute(
+    nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    assert autojump_clock
+    gateway, listener = Gateway(0), Listener()
+    hub = Hub(cast("Services", gateway), SocketLimits())
+    await nursery.start(lambda task_status: hub.run(task_status=task_status))
+    hub.join(listener)
+    hub.leave(listener)
+    await trio.sleep(61)
+    hub.join(listener)
+    await trio.sleep(1)
+    assert gateway.since == [30_000, 70_000, 30_000], "it begins anew"
