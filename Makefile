@@ -42,7 +42,7 @@ sim: $(STAMP) ## Hours of load and faults on the pool's machine in virtual time,
 	$(BIN)/python -m tests.sim --seed $(or $(SEED),1) --hours 0.5 --budget 50
 
 stress: $(STAMP) ## Drive a real pool for a minute, kill and confuse its workers, check what it promises; SEED=7 repeats
-	$(BIN)/pool stress --load L1 --faults F1,F2 --scale 1/20 --seconds 40 --seed $(or $(SEED),7)
+	$(BIN)/pool stress --load L1 --faults F1,F2 --scale 1/20 --seconds 30 --seed $(or $(SEED),7)
 
 mutants: $(STAMP) ## Take one guard after the other out of a copy of the tree: a test must notice each
 	$(BIN)/python -m tests.mutants

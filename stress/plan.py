@@ -34,6 +34,7 @@ _OVERHEAD = 0.1
 """Seconds of a worker's time that a turn takes beside what it was told to take."""
 _SHORTEST_TURN = 0.3
 _UTILISATION: dict[LoadName, float] = {"L1": 0.8, "L2": 1.5, "L3": 0.8, "L4": 0.6, "L5": 0.8, "L6": 0.6}
+_TIMEOUT = 60.0
 _TIMEOUTS: dict[LoadName, float] = {"L2": 10.0, "L3": 300.0}
 _LEAST_WORKERS = 4
 _PROFILES = 8
@@ -41,6 +42,8 @@ _FRONT_ENDS = 500
 _RAMP_PER_WORKER = 0.4
 """Seconds; four workers are started a second, and at the beginning all at once want the CPUs."""
 _BURST_PER_WORKER = 50  # 3,200 waiters for 64 workers
+_SHARE_AT_BEGIN = 0.2
+_LONGEST_CALM = 30.0
 _BURSTS = 2
 _WITH_FRONT_ENDS = ("L4", "L6")
 _REQUESTS_PER_FRONT_END = 10
@@ -67,8 +70,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is going to be done. ``roles``: how the profiles are called; ``turn``: seconds a turn takes on average.
 
-    ``seconds``: how long there are new requests, unless ``requests`` of them have been made before; ``timeout`` of each
-    request in seconds. Until ``ramp`` the rate grows from nothing, as the pool does; until ``calm`` there is no fault.
+    There are ``requests``; ``seconds``: how long that takes, or where ``is_timed`` when it ends even so. ``timeout`` of
+    each request in seconds. Until ``ramp`` the rate grows from nothing, as the pool does; until ``calm`` there is no
+    fault.
     """
 
     load: LoadName
@@ -81,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     burst: int
     requests: int
     seconds: float
+    is_timed: bool
     rate: float
     turn: float
     timeout: float
@@ -91,9 +96,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def command(self) -> str:
         """The command that makes the same choices again."""
         faults = f" --faults {','.join(self.faults)}" if self.faults else ""
+        until = f"--seconds {self.seconds:g}" if self.is_timed else f"--requests {self.requests}"
         return (
             f"pool stress --load {self.load}{faults} --seed {self.seed} --sessions {self.sessions} "
-            f"--workers {self.workers} --requests {self.requests} --seconds {self.seconds:g} --rate {self.rate:g}"
+            f"--workers {self.workers} --rate {self.rate:g} {until}"
         )
 
 
@@ -101,19 +107,15 @@ def make_plan(wish: Wish) -> Plan:
     """The plan for a wish. Raises UsageError that names the option at fault."""
     _check(wish)
     workers = wish.workers or max(_LEAST_WORKERS, round(64 * math.sqrt(wish.scale)))
-    front_ends = max(10, round(_FRONT_ENDS * wish.scale))
-    usual_sessions = front_ends if wish.load in _WITH_FRONT_ENDS else max(2 * workers, round(10_000 * wish.scale))
-    sessions = wish.sessions or usual_sessions
-    utilisation = _UTILISATION[wish.load]
-    turn = max(_SHORTEST_TURN, utilisation * workers / _MOST_REQUESTS_A_SECOND - _OVERHEAD)
-    rate = wish.rate or utilisation * workers / (turn + _OVERHEAD)
-    if wish.rate:
-        turn = max(0.0, utilisation * workers / rate - _OVERHEAD)
+    front_ends = max(10, round(_FRONT_ENDS * wish.scale)) if wish.load in _WITH_FRONT_ENDS else 0
+    sessions = wish.sessions or front_ends or max(2 * workers, round(10_000 * wish.scale))
     burst = _BURST_PER_WORKER * workers
+    rate, turn = _pace(wish, workers)
     ramp = 0.0 if wish.load == "L3" else _RAMP_PER_WORKER * workers
-    requests = wish.requests or (2**31 if wish.seconds else _usual_requests(wish, sessions, burst))
-    seconds = wish.seconds or requests / rate + ramp / 2
-    ramp = min(ramp, 0.2 * seconds)
+    most = math.ceil(1.5 * rate * wish.seconds) if wish.seconds else _usual_requests(wish, sessions, burst)
+    requests = min(wish.requests or most, most) if wish.seconds else wish.requests or most
+    seconds = wish.seconds or round(requests / rate + ramp / 2, 3)
+    ramp = min(ramp, _SHARE_AT_BEGIN * seconds)
     return Plan(
         load=wish.load,
         faults=wish.faults,
@@ -121,16 +123,25 @@ def make_plan(wish: Wish) -> Plan:
         sessions=sessions,
         workers=workers,
         roles=tuple(f"p{number}" for number in range(min(_PROFILES, max(2, workers // 2)))),
-        front_ends=min(front_ends, sessions) if wish.load in _WITH_FRONT_ENDS else 0,
+        front_ends=min(front_ends, sessions),
         burst=burst,
-        requests=min(requests, max(1, round(seconds * rate * 1.5))),
-        seconds=round(seconds, 3),
+        requests=requests,
+        seconds=seconds,
+        is_timed=wish.seconds is not None,
         rate=rate,
         turn=turn,
-        timeout=_TIMEOUTS.get(wish.load, 60.0),
+        timeout=_TIMEOUTS.get(wish.load, _TIMEOUT),
         ramp=ramp,
-        calm=ramp + min(30.0, 0.2 * seconds) if wish.faults else 0.0,
+        calm=ramp + min(_LONGEST_CALM, _SHARE_AT_BEGIN * seconds) if wish.faults else 0.0,
     )
+
+
+def _pace(wish: Wish, workers: int) -> tuple[float, float]:
+    """Requests a second, and how long each turn takes for the workers to be used as the load says."""
+    busy = _UTILISATION[wish.load] * workers
+    shortest = busy / (_SHORTEST_TURN + _OVERHEAD)
+    rate = wish.rate or round(min(shortest, _MOST_REQUESTS_A_SECOND), 3)
+    return rate, round(max(0.0, busy / rate - _OVERHEAD), 3)
 
 
 def read_scale(text: str) -> float:

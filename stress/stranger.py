@@ -31,6 +31,7 @@ _ARGUMENTS = struct.Struct("11Q")
 _CAPABILITIES = (21, 40)
 """CAP_SYS_ADMIN, CAP_CHECKPOINT_RESTORE: either will do."""
 _PR_SET_PDEATHSIG = 1
+_FAREWELL = signal.SIGRTMAX
 _PATIENCE = 5.0
 _PAUSE = 0.005
 
@@ -72,21 +73,24 @@ def _fork_when_free(pid: int) -> int:
 
 
 def _live() -> NoReturn:
-    """In the child: until any signal comes that can be heard of, or its parent is gone."""
+    """In the child: until any signal comes, or its parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-    signal.sigwait(signal.valid_signals())
-    os._exit(1)
+    heard = signal.sigwaitinfo(signal.valid_signals())
+    os._exit(0 if (heard.si_signo, heard.si_pid) == (_FAREWELL, os.getppid()) else 1)
 
 
 def _is_let_alone(child: int) -> bool:
-    """Wait for the end of stdin or of the child; whether nobody has ended or stopped it by then."""
-    handle = os.pidfd_open(child)
-    select.select([sys.stdin.fileno(), handle], [], [])
-    noticed, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
-    if not noticed or os.WIFSTOPPED(status):
+    """Wait for the end of stdin or of the child; whether nobody has signalled it by then.
+
+    Of signals that wait the child hears the farewell last, and it says by its exit code whether that was the first.
+    """
+    select.select([sys.stdin.fileno(), os.pidfd_open(child)], [], [])
+    os.kill(child, _FAREWELL)
+    _, status = os.waitpid(child, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    return not noticed
+    return status == 0
 
 
 def main() -> int:

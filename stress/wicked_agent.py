@@ -120,9 +120,9 @@ class _Impostor:
         self._ends_with_agent = False
 
     def _end(self) -> int:
+        code = self._agent.wait()
         if not self._ends_with_agent:
             _stall()
-        code = self._agent.wait()
         return code if code >= 0 else 128 - code
 
 

@@ -1,5 +1,6 @@
 """Loads: who asks what when, as pure generators from a seeded source of choices."""
 
+import math
 from collections.abc import Iterator
 from random import Random
 
@@ -7,9 +8,6 @@ from stress.loads.arrivals import Arrival, Crowd, mixed_with_wicked, zipf_weight
 from stress.plan import Plan
 
 __all__ = ["Arrival", "Crowd", "arrivals", "mixed_with_wicked", "zipf_weights"]
-
-_LEAST_RATE = 0.05
-"""Of the plan's rate, at the very beginning."""
 
 
 def arrivals(plan: Plan, rng: Random) -> Iterator[Arrival]:
@@ -20,13 +18,21 @@ def arrivals(plan: Plan, rng: Random) -> Iterator[Arrival]:
 
 def _steady(plan: Plan, crowd: Crowd, rng: Random) -> Iterator[Arrival]:
     """Independent of one another, ``plan.rate`` a second once the ramp is over."""
-    at = 0.0
+    passed = 0.0
     for number in range(plan.requests):
-        grown = max(_LEAST_RATE, at / plan.ramp) if plan.ramp else 1.0
-        at += rng.expovariate(plan.rate * min(1.0, grown))
-        if at > plan.seconds:
+        passed += rng.expovariate(1.0)
+        at = _when(plan, passed)
+        if plan.is_timed and at > plan.seconds:
             return
         yield crowd.arrival(number, at, crowd.next_session())
+
+
+def _when(plan: Plan, requests: float) -> float:
+    """When so many requests are to be expected, where the rate grows evenly until the ramp is over."""
+    in_ramp = plan.rate * plan.ramp / 2
+    return (
+        math.sqrt(2 * plan.ramp * requests / plan.rate) if requests < in_ramp else plan.ramp / 2 + requests / plan.rate
+    )
 
 
 def _bursts(plan: Plan, crowd: Crowd) -> Iterator[Arrival]:

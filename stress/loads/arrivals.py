@@ -53,7 +53,7 @@ class Crowd:
         rng.shuffle(self._unseen)
         self._seen: list[int] = []
         self._recent: deque[int] = deque(maxlen=_RECENT_PER_WORKER * plan.workers)
-        self._share_of_new = min(1.0, plan.sessions / plan.requests)
+        self._left = plan.requests
 
     def role(self, session: int) -> str:
         """The profile of a session, which it keeps."""
@@ -62,7 +62,9 @@ class Crowd:
     def next_session(self) -> int:
         """A new one, as long as there are, often enough for all to have spoken; else one just heard, or any."""
         rng = self._rng
-        if self._unseen and (not self._seen or rng.random() < self._share_of_new):
+        is_new = not self._seen or rng.random() * max(1, self._left) < len(self._unseen)
+        self._left -= 1
+        if self._unseen and is_new:
             session = self._unseen.pop()
             self._seen.append(session)
         else:

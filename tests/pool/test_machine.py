@@ -299,18 +299,6 @@ def test_only_as_many_workers_are_evicted_as_there_are_waiters_for_their_slots()
     assert sum(worker.stopping for worker in world.workers.values()) == 2
 
 
-def test_no_worker_is_evicted_for_a_start_that_is_not_allowed_yet() -> None:
-    world = World(max=2, spawn_burst=2, spawn_rate=0.1)
-    for session in ("a", "b"):
-        world.release(world.held(session, A))
-    waiting = world.acquire("c", B)
-    assert not any(worker.stopping for worker in world.workers.values())
-    assert kinds(world.pass_time(9.9)) == []
-    assert world.pass_time(0.2) == [Stop("w1", StopReason.EVICTED)]
-    world.run_until_settled()
-    assert waiting in world.holds
-
-
 def test_a_slot_that_is_coming_free_anyway_is_used_before_another_worker_is_evicted() -> None:
     world = World(max=2)
     world.release(world.held("one", A))

@@ -93,6 +93,18 @@ def test_while_the_bucket_is_empty_a_quiet_worker_is_rebound_instead() -> None:
     assert spawned(world) == 1
 
 
+def test_no_worker_is_evicted_for_a_start_that_is_not_allowed_yet() -> None:
+    world = World(max=2, spawn_burst=2, spawn_rate=0.1)
+    for session in ("a", "b"):
+        world.release(world.held(session, A))
+    waiting = world.acquire("c", B)
+    assert not any(worker.stopping for worker in world.workers.values())
+    assert world.pass_time(9.9) == []
+    assert world.pass_time(0.2) == [Stop("w1", StopReason.EVICTED)]
+    world.run_until_settled()
+    assert waiting in world.holds
+
+
 # --- the reserve -----------------------------------------------------------------------------------------------------
 
 

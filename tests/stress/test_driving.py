@@ -1,0 +1,138 @@
+"""Real runs, small ones: a pool that keeps its promises, one that does not, one that somebody else runs; processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from doors.supervisor_process import SupervisorProcess
+from errors import PoolError, UsageError
+from stress.facts import WorkerProcess
+from stress.outcome import Result
+from stress.plan import Wish, make_plan
+from stress.pool_settings import settings_text
+from stress.processes import Household, find_supervisor, read_stat, signal_process
+from stress.running import drive_attached, drive_own
+
+pytestmark = pytest.mark.process
+
+SMALL = Wish(sessions=12, workers=3, requests=40, rate=20.0)
+
+
+def told(result: Result) -> list[str]:
+    return [f"{violation.invariant}: {violation.what}" for violation in result.violations]
+
+
+@pytest.mark.timeout(60)
+async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened() -> None:
+    wish = Wish(faults=("F1",), sessions=20, workers=4, seconds=7.0, rate=12.0, seed=36)
+    result = await drive_own(wish)
+    assert told(result) == []
+    assert result.is_green
+    assert result.fates["completed"] > 40
+    assert result.requests == sum(second.asked for second in result.series)
+    assert {fault.fault for fault in result.faults} == {"F1"}
+    assert max(second.workers for second in result.series) == 4
+    checked = {verdict.invariant: verdict.checked for verdict in result.verdicts}
+    assert all(checked[invariant] for invariant in ("I1", "I2", "I3", "I4", "I7", "I10"))
+    assert result.log == ""
+
+
+@pytest.mark.timeout(60)
+async def test_a_pool_with_more_workers_than_it_may_have_is_found_out_and_its_log_is_left() -> None:
+    settings = settings_text(make_plan(SMALL), []).replace("max = 3", "max = 6")
+    result = await drive_own(SMALL, settings=settings)
+    broken = {verdict.invariant for verdict in result.verdicts if verdict.broken}
+    assert "I3" in broken
+    assert not result.is_green
+    (violation, *_) = [each for each in result.violations if each.invariant == "I3"]
+    assert "workers are alive, 3 may be" in violation.what
+    assert violation.history
+    assert "--seed 7" in result.plan.command
+    assert b'"event":"ready"' in await trio.Path(result.log).read_bytes()
+
+
+@pytest.mark.timeout(60)
+async def test_a_pool_that_gives_up_requests_for_no_reason_is_found_out() -> None:
+    settings = settings_text(make_plan(SMALL), []).replace("runs = 100000", "runs = 1")
+    result = await drive_own(SMALL, settings=settings)
+    assert any("which nothing explains" in violation.what for violation in result.violations)
+
+
+@pytest.mark.timeout(60)
+async def test_a_supervisor_that_somebody_else_runs_is_driven_and_left_running(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor:
+        result = await drive_attached(SMALL, supervisor.socket)
+        assert told(result) == []
+        assert result.plan.workers == 2
+        assert result.fates == {"completed": 40}
+        with supervisor.connect() as client:
+            assert client.call("ping") is not None
+
+
+async def test_faults_that_would_end_somebody_elses_supervisor_are_refused(tmp_path: Path) -> None:
+    with (
+        SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor,
+        pytest.raises(UsageError, match="--attach"),
+    ):
+        await drive_attached(Wish(faults=("F2",), requests=5), supervisor.socket)
+
+
+async def test_a_supervisor_that_does_not_start_says_why() -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        await drive_own(SMALL, settings="[pool]\nmaks = 3\n")
+    assert caught.group_contains(PoolError, match="maks", depth=None)
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_has_another_ones_pid_is_never_signalled() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        stat = read_stat(child.pid)
+        assert stat is not None
+        assert not signal_process(WorkerProcess(child.pid, stat.started + 1, "w1"), signal.SIGKILL)
+        assert child.poll() is None
+        assert signal_process(WorkerProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
+        assert child.wait(10) == -signal.SIGKILL
+        assert not signal_process(WorkerProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
+
+
+def test_workers_are_known_by_their_mark_and_zombies_by_their_state() -> None:
+    marked = {**os.environ, "POOL_WORKER_ID": "abc:w7"}
+    unmarked = {name: value for name, value in os.environ.items() if name != "POOL_WORKER_ID"}
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=marked) as worker,
+        subprocess.Popen(["sleep", "60"], env=unmarked) as helper,
+        subprocess.Popen(["true"]) as zombie,
+    ):
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        household = Household(os.getpid())
+        look = household.look()
+        assert [(each.pid, each.name) for each in look.workers] == [(worker.pid, "w7")]
+        assert zombie.pid in look.zombies
+        assert household.instance == "abc"
+        assert {worker.pid, helper.pid} <= set(household.left())
+        worker.communicate(b"\n")
+        helper.kill()
+        helper.wait()
+        assert not {worker.pid, helper.pid} & set(household.left())
+
+
+def test_behind_a_wrapper_the_supervisor_is_found_by_its_command(tmp_path: Path) -> None:
+    (tmp_path / "cli.py").write_text("input()")
+    inner = f"cd {tmp_path} && {sys.executable} -m cli run; true"
+    with subprocess.Popen(["sh", "-c", inner], stdin=subprocess.PIPE) as wrapper:
+        try:
+            found = wrapper.pid
+            while found == wrapper.pid:
+                found = find_supervisor(wrapper.pid)
+            stat = read_stat(found)
+            assert stat is not None
+            assert stat.parent == wrapper.pid
+        finally:
+            wrapper.communicate(b"\n")

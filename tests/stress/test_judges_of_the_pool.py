@@ -1,0 +1,185 @@
+"""Judges of processes and workers (I3, I4, I7 to I12): each finds what it is for in a made-up history."""
+
+from typing import Any
+
+import pytest
+
+from stress.facts import (
+    Injected,
+    Left,
+    LifeEnded,
+    Moved,
+    Stranger,
+    Told,
+)
+from tests.stress.story import Story, broken_by
+
+DIES = frozenset({"worker_exited"})
+
+
+# --- I3, I4, I7, I11 --------------------------------------------------------------------------------------------------
+
+
+def test_one_worker_too_many_is_counted() -> None:
+    story = Story()
+    story.processes(1, 2)
+    assert story.violations() == []
+    story.processes(1, 2, 3)
+    assert broken_by(story) == ["I3"]
+
+
+def test_a_process_that_outlives_its_supervisor_is_found() -> None:
+    story = Story()
+    story.tell(LifeEnded, life=1, code=-9, told=True)
+    story.tell(Left, life=1, seconds=2.0, pids=(7,))
+    assert broken_by(story) == ["I4"]
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, False), (-11, False), (1, True)])
+def test_a_supervisor_ends_only_when_it_is_told_to_and_in_good_order(code: int, *, told: bool) -> None:
+    story = Story()
+    story.tell(LifeEnded, life=1, code=code, told=told)
+    assert broken_by(story) == ["I4"]
+
+
+def test_a_zombie_may_be_there_for_a_second_and_no_longer() -> None:
+    story = Story()
+    story.processes(1, zombies=(7,))
+    story.pass_time(0.9)
+    story.processes(1, zombies=(7,))
+    assert story.violations() == []
+    story.pass_time(0.2)
+    story.processes(1, zombies=(7,))
+    assert broken_by(story) == ["I7"]
+
+
+def test_a_supervisor_that_becomes_too_large_is_noticed_once() -> None:
+    story = Story()
+    for size in (100, 500, 600):
+        story.processes(1, rss=size)
+    assert len(story.violations(rss_limit=400)) == 1
+
+
+def test_growth_after_the_warm_up_is_no_steady_state() -> None:
+    flat, growing = Story(), Story()
+    for second in range(150):
+        flat.processes(1, rss=min(100, second + 1), fds=9)
+        growing.processes(1, rss=100 + second, fds=9)
+    flat.end()
+    growing.end()
+    assert flat.violations(rss_growth=1.25) == []
+    assert broken_by(growing, rss_growth=1.25) == ["I7"]
+
+
+@pytest.mark.parametrize("left", [{"fds": 40}, {"workers": 1}, {"zombies": 1}], ids=lambda left: next(iter(left)))
+def test_what_is_left_of_a_drained_pool_is_counted(left: dict[str, Any]) -> None:
+    story = Story()
+    story.empty(**left)
+    assert broken_by(story) == ["I7"]
+
+
+def test_a_signal_that_met_a_stranger_is_no_small_thing() -> None:
+    story = Story()
+    story.tell(Stranger, pid=7, signalled=False)
+    assert story.violations() == []
+    story.tell(Stranger, pid=7, signalled=True)
+    assert broken_by(story) == ["I11"]
+
+
+# --- I8, I9, I10, I12 -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("taking", ["worker_evicted", "session_parked"])
+def test_a_worker_that_is_taken_away_in_mid_turn_is_noticed(taking: str) -> None:
+    story = Story()
+    story.ask(1, "ada")
+    story.begin(1)
+    story.tell(Moved, what=taking, worker="w1", session="ada", why="evicted")
+    story.pass_time(2.0)
+    assert broken_by(story) == ["I8"]
+
+
+def test_a_worker_may_go_to_the_next_session_while_the_outcome_is_being_told() -> None:
+    story = Story()
+    story.ask(1, "ada")
+    story.begin(1)
+    story.part(1)
+    story.answer(1)
+    story.pass_time(2.0)
+    assert story.violations() == []
+
+
+def test_a_killed_worker_that_is_never_replaced_is_missed() -> None:
+    story = Story()
+    story.processes(1, 2)
+    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
+    story.processes(2)
+    story.pass_time(5.0)
+    story.processes(2)
+    assert story.violations() == []
+    story.pass_time(10.0)
+    story.processes(2)
+    assert broken_by(story) == ["I9"]
+
+
+def test_more_starts_than_the_bucket_has_are_too_many() -> None:
+    story = Story()
+    for first in range(0, 12, 2):
+        story.processes(first + 1, first + 2)
+    assert broken_by(story) == ["I9"]
+
+
+def test_starts_as_the_bucket_allows_are_fine() -> None:
+    story = Story()
+    for first in range(0, 24, 2):
+        story.processes(first + 1, first + 2)
+        story.pass_time(0.5)
+    assert story.violations() == []
+
+
+@pytest.mark.parametrize("there", [(1,), (1, 2, 3)], ids=["one is gone", "one is unknown"])
+def test_status_that_is_not_what_is_there_twice_in_a_row_is_untrue(there: tuple[int, ...]) -> None:
+    story = Story()
+    story.status(1, 2, there=there)
+    assert story.violations() == []
+    story.status(1, 2, there=there)
+    assert broken_by(story) == ["I10"]
+
+
+def test_a_grant_that_is_neither_released_nor_in_force_was_lost_count_of() -> None:
+    story = Story()
+    story.status(1, grants=4)
+    assert broken_by(story) == ["I10"]
+
+
+def test_a_failure_on_a_worker_to_which_nothing_was_done_came_from_a_neighbour() -> None:
+    for hit, expected in (("w1", []), ("w2", ["I12"])):
+        story = Story()
+        story.ask(1)
+        story.begin(1, "w1")
+        story.tell(Injected, fault="F1", action="kill", worker=hit, pid=1)
+        story.fail(1, "worker_exited")
+        assert broken_by(story, explains=DIES) == expected
+
+
+def test_waiting_that_grows_under_faults_for_those_who_were_let_alone_is_felt() -> None:
+    for delay, expected in ((0.2, []), (3.0, ["I12"])):
+        story = Story()
+        for number in range(400):
+            story.ask(number)
+            if number >= 200:
+                story.t += delay
+            story.begin(number)
+            story.answer(number)
+            story.part(number)
+            if number == 199:
+                story.t = 20.0
+        story.end()
+        assert broken_by(story, compares=True, calm=20.0) == expected
+
+
+def test_a_front_end_that_hears_late_because_others_read_slowly_is_felt() -> None:
+    story = Story()
+    story.tell(Told, front_end=1, seconds=5.0, slow=False)
+    assert story.violations() == []
+    assert broken_by(story, told_within=2.0) == ["I12"]

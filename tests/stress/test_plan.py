@@ -1,0 +1,193 @@
+"""What is asked for becomes a plan, and a plan becomes choices: as stated, and the same ones for the same seed."""
+
+from collections import Counter
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from errors import UsageError
+from stress.attached import Limits
+from stress.choices import all_arrivals, all_strokes, rules_of
+from stress.faults import faults_of
+from stress.faults.port import Preparation
+from stress.loads import Arrival, mixed_with_wicked, zipf_weights
+from stress.plan import LOADS, Plan, Wish, make_plan, read_scale
+
+LIMITS = Limits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
+
+
+def plan_of(**wish: Any) -> Plan:
+    return make_plan(Wish(**wish))
+
+
+def arrivals_of(**wish: Any) -> list[Arrival]:
+    return list(all_arrivals(plan_of(**wish), []))
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_load_is_ten_thousand_sessions_over_64_workers_of_8_profiles_at_utilisation_0_8() -> None:
+    plan = plan_of(load="L1")
+    assert (plan.sessions, plan.workers, len(plan.roles), plan.requests) == (10_000, 64, 8, 20_000)
+    assert plan.rate * plan.turn == pytest.approx(0.8 * 64, rel=0.15)  # the rest is what a turn costs beside its time
+
+
+def test_an_overload_asks_for_one_and_a_half_times_what_the_workers_can_do() -> None:
+    assert plan_of(load="L2").rate * plan_of(load="L2").turn > 1.3 * 64
+
+
+def test_a_burst_has_3200_waiters_at_one_moment_and_again_when_all_are_served() -> None:
+    found = arrivals_of(load="L3")
+    assert {arrival.at for arrival in found} == {0.0}
+    assert [arrival.number for arrival in found if arrival.alone] == [3200]
+    assert len({arrival.session for arrival in found[:3200]}) == 3200
+
+
+def test_there_are_500_front_ends_where_they_matter_each_with_a_session() -> None:
+    for load in ("L4", "L6"):
+        assert (plan_of(load=load).front_ends, plan_of(load=load).sessions) == (500, 500)
+    assert plan_of(load="L1").front_ends == 0
+
+
+def test_a_soak_is_a_million_requests() -> None:
+    assert plan_of(load="L5").requests == 1_000_000
+    assert plan_of(load="L5", requests=10).requests == 10
+
+
+def test_scale_shrinks_every_load() -> None:
+    for load in LOADS:
+        whole, small = plan_of(load=load), plan_of(load=load, scale=1 / 20)
+        assert small.sessions < whole.sessions
+        assert small.workers < whole.workers
+        assert small.requests < whole.requests
+
+
+def test_what_is_named_counts_before_the_scale() -> None:
+    plan = plan_of(scale=1 / 20, sessions=77, workers=5, requests=11, rate=3.0)
+    assert (plan.sessions, plan.workers, plan.requests, plan.rate) == (77, 5, 11, 3.0)
+
+
+def test_faults_begin_after_a_calm_to_compare_with() -> None:
+    plan = plan_of(faults=("F1",), seconds=100.0)
+    assert plan.ramp < plan.calm < 100.0
+    assert min(stroke.at for _, stroke in all_strokes(plan, faults_of(("F1",)))) >= plan.calm
+
+
+@pytest.mark.parametrize("length", [{"seconds": 40.0}, {"requests": 900}, {}], ids=str)
+@pytest.mark.parametrize("load", sorted(LOADS))
+def test_the_command_of_a_plan_makes_the_same_plan(load: str, length: dict[str, Any]) -> None:
+    plan = plan_of(load=load, faults=("F1",), scale=1 / 20, seed=3, **length)
+    words = plan.command.split()[2:]
+    kinds: dict[str, Any] = {
+        "load": str,
+        "faults": lambda text: tuple(text.split(",")),
+        "rate": float,
+        "seconds": float,
+    }
+    wish = {
+        name.removeprefix("--"): kinds.get(name.removeprefix("--"), int)(value)
+        for name, value in zip(words[::2], words[1::2], strict=True)
+    }
+    assert plan_of(**wish) == plan
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"faults": ("F9",)}, "'F9'"),
+        ({"sessions": 0}, "--sessions"),
+        ({"rate": -1.0}, "--rate"),
+        ({"seconds": 0.0}, "--seconds"),
+    ],
+)
+def test_a_wish_that_cannot_be_is_refused_with_the_option_at_fault(wish: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        plan_of(**wish)
+
+
+@pytest.mark.parametrize(("text", "scale"), [("1", 1.0), ("1/20", 0.05), ("0.25", 0.25)])
+def test_a_scale_is_a_share(text: str, scale: float) -> None:
+    assert read_scale(text) == scale
+
+
+@pytest.mark.parametrize("text", ["0", "2", "-1/2", "1/0", "half", ""])
+def test_what_is_no_share_is_no_scale(text: str) -> None:
+    with pytest.raises(ValueError, match="is n"):
+        read_scale(text)
+
+
+# --- choices ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("load", sorted(LOADS))
+def test_the_same_seed_makes_the_same_choices_and_another_one_others(load: str) -> None:
+    wish = {"load": load, "scale": 1 / 20, "requests": 300}
+    assert arrivals_of(**wish, seed=1) == arrivals_of(**wish, seed=1)
+    assert arrivals_of(**wish, seed=1) != arrivals_of(**wish, seed=2)
+
+
+def test_strokes_follow_from_the_seed_and_not_from_the_other_faults() -> None:
+    plan = plan_of(faults=("F1",), seconds=300.0)
+    alone = [stroke for _, stroke in all_strokes(plan, faults_of(("F1",)))]
+    assert {stroke.kind for stroke in alone} == {"kill", "suspend"}
+    together = [stroke for fault, stroke in all_strokes(plan, faults_of(("F3", "F1"))) if fault.name == "F1"]
+    assert together == alone
+
+
+def test_profiles_are_asked_for_as_zipf_says() -> None:
+    found = arrivals_of(load="L1")
+    asked = Counter(arrival.role for arrival in found)
+    weights = zipf_weights(8)
+    for role, weight in zip(("p0", "p1", "p2", "p3"), weights, strict=False):
+        assert asked[role] / len(found) == pytest.approx(weight / sum(weights), rel=0.15)
+
+
+def test_there_are_three_priorities_and_each_session_keeps_its_profile() -> None:
+    found = arrivals_of(load="L1", scale=1 / 20)
+    assert {arrival.priority for arrival in found} == {3, 5, 10}
+    roles: dict[str, set[str]] = {}
+    for arrival in found:
+        roles.setdefault(arrival.session, set()).add(arrival.role)
+    assert all(len(each) == 1 for each in roles.values())
+
+
+def test_every_session_speaks_and_some_speak_again_soon() -> None:
+    found = arrivals_of(load="L1", scale=1 / 20, requests=1000)
+    assert len({arrival.session for arrival in found}) == 500
+    gaps = [
+        after - before
+        for session in {arrival.session for arrival in found}
+        for before, after in pairwise([each.number for each in found if each.session == session])
+    ]
+    assert sum(gap < 30 for gap in gaps) > 100
+
+
+def test_times_only_go_on_and_come_at_the_planned_rate() -> None:
+    plan = plan_of(load="L1", scale=1 / 20, seconds=400.0)
+    times = [arrival.at for arrival in all_arrivals(plan, [])]
+    assert times == sorted(times)
+    steady = [at for at in times if at > plan.ramp]
+    assert len(steady) / (400.0 - plan.ramp) == pytest.approx(plan.rate, rel=0.05)
+
+
+def test_some_requests_go_to_workers_that_misbehave_as_the_faults_want() -> None:
+    preparation = Preparation(profiles=(("main", "bad"),), share=0.2, prompts=("X ", "Y "))
+    mixed = list(mixed_with_wicked(iter(arrivals_of(requests=1000)), preparation, Random(1), 4))
+    wicked = [arrival for arrival in mixed if arrival.wicked]
+    assert len(wicked) / len(mixed) == pytest.approx(0.2, rel=0.2)
+    assert {arrival.role for arrival in wicked} == {"bad"}
+    assert {arrival.prefix for arrival in wicked} == {"X ", "Y "}
+    assert [arrival.number for arrival in mixed] == list(range(len(mixed)))
+
+
+def test_only_what_load_and_faults_explain_may_happen_to_a_request() -> None:
+    calm = rules_of(plan_of(load="L1"), [], LIMITS)
+    assert calm.explains == frozenset()
+    assert rules_of(plan_of(load="L2"), [], LIMITS).explains == {"acquire_timeout", "request_timeout"}
+    hurt = plan_of(load="L1", faults=("F1",))
+    assert "worker_exited" in rules_of(hurt, faults_of(hurt.faults), LIMITS).explains
+    assert msgspec.structs.replace(calm, ramp=hurt.ramp).max_workers == 4
