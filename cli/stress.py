@@ -10,6 +10,22 @@ from cli.options import as_seconds
 
 __all__ = ["stress"]
 
+_EPILOG = """\b
+Loads:  L1 10,000 sessions over 64 workers, 8 profiles, 3 priorities
+        L2 1.5 times what the workers can do
+        L3 0 to 3,200 waiters at once
+        L4 500 front ends that hang up and connect again
+        L5 soak: 1,000,000 requests
+        L6 500 front ends of which 50 read 1 KB a second
+Faults: F1 workers killed and suspended
+        F2 workers that write what is no message
+        F3 workers that do not want to end
+        F4 no more files, processes or disk space
+        F5 the supervisor killed, or told to end twice
+        F6 front ends killed between grant and answer
+        F7 the wall clock moved, pids reused
+"""
+
 
 def _as_scale(ctx: click.Context, param: click.Parameter, value: str) -> float:
     from stress.plan import read_scale
@@ -24,7 +40,7 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
     return tuple(dict.fromkeys(name.strip().upper() for name in value.split(",") if name.strip()))
 
 
-@click.command(short_help="Drive a pool hard and check what it promises.")
+@click.command(short_help="Drive a pool hard and check what it promises.", epilog=_EPILOG)
 @click.option(
     "--load",
     default="L1",
@@ -54,24 +70,9 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
 )
 @click.pass_context
 def stress(ctx: click.Context, /, attach: str | None, json_file: Path | None, **wish: Any) -> None:
-    r"""Drive a pool hard, harm it, and check from outside what it promises; 1 when a promise was broken.
+    """Drive a pool hard, harm it, and check from outside what it promises; 1 when a promise was broken.
 
     A supervisor of its own with real workers, unless --attach names another one.
-
-    \b
-    Loads:  L1 10,000 sessions over 64 workers, 8 profiles, 3 priorities
-            L2 1.5 times what the workers can do
-            L3 0 to 3,200 waiters at once
-            L4 500 front ends that hang up and connect again
-            L5 soak: 1,000,000 requests
-            L6 500 front ends of which 50 read 1 KB a second
-    Faults: F1 workers killed and suspended
-            F2 workers that write what is no message
-            F3 workers that do not want to end
-            F4 no more files, processes or disk space
-            F5 the supervisor killed, or told to end twice
-            F6 front ends killed between grant and answer
-            F7 the wall clock moved, pids reused
     """
     from stress.command import stress as run
     from stress.plan import Wish
