@@ -28,8 +28,8 @@ FAULTS = {
     "F6": "front ends killed between grant and answer",
     "F7": "the wall clock moved by an hour, pids reused",
 }
-_MOST_REQUESTS_A_SECOND = 60.0
-"""What two CPUs do without being the bottleneck themselves; a turn costs some 10 ms in all."""
+_MOST_REQUESTS_A_SECOND = 40.0
+"""What two CPUs do without being the bottleneck: a turn costs some 12 ms in all, and starts of workers a whole CPU."""
 _OVERHEAD = 0.1
 """Seconds of a worker's time that a turn takes beside what it was told to take."""
 _SHORTEST_TURN = 0.3

@@ -47,6 +47,8 @@ WITHOUT_A_CLOCK = (
     *(f"heartbeat/cron/{name}" for name in ("actions", "jobs", "machine", "records", "schedule", "settings")),
     *(f"heartbeat/cron/{name}" for name in ("wall_clock", "zones")),
     *(f"heartbeat/delivery/{name}" for name in ("addresses", "outbox", "records", "signing", "targets")),
+    *(f"stress/{name}" for name in ("checker", "choices", "facts", "ledger", "loads", "meter", "nonces", "outcome")),
+    *(f"stress/{name}" for name in ("plan", "pool_settings", "table")),
 )
 """Pure rooms and modules, beside those of the doors that say so: decisions that read no clock, start no process and
 await nothing."""

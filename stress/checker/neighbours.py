@@ -65,6 +65,9 @@ class Neighbours(Judge):
         if not self.rules.compares or min(len(self._calm), len(self._others)) < _LEAST_SAMPLES:
             self.note = "too few workers or requests to compare waiting times"
             return
+        if quantile(self._calm, 0.5) > _NOTICEABLE:
+            self.note = "requests waited before any fault too: the machine is too busy to compare waiting times"
+            return
         self.checked += 1
         calm, others = quantile(self._calm, 0.99), quantile(self._others, 0.99)
         if others > 2 * calm and others > calm + _NOTICEABLE:

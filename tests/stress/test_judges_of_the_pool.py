@@ -178,6 +178,19 @@ def test_waiting_that_grows_under_faults_for_those_who_were_let_alone_is_felt() 
         assert broken_by(story, compares=True, calm=20.0) == expected
 
 
+def test_where_requests_wait_before_any_fault_waiting_times_say_nothing_of_faults() -> None:
+    story = Story()
+    for number in range(400):
+        story.ask(number)
+        story.t += 0.4 if number < 200 else 4.0
+        story.begin(number)
+        story.answer(number)
+        story.part(number)
+        story.t = 90.0 if number == 199 else story.t
+    story.end()
+    assert story.violations(compares=True, calm=90.0) == []
+
+
 def test_a_front_end_that_hears_late_because_others_read_slowly_is_felt() -> None:
     story = Story()
     story.tell(Told, front_end=1, seconds=5.0, slow=False)
