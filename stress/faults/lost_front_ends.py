@@ -16,7 +16,7 @@ from stress.faults.times import spread
 from stress.front_end import COMMAND, GRANTED
 from stress.plan import Plan
 
-__all__ = ["LostFrontEnds"]
+__all__ = ["LostFrontEnds", "expect_outcome"]
 
 _EVERY = 5.0
 _TURN_MS = 500
@@ -51,11 +51,11 @@ class LostFrontEnds:
                     return
             await trio.sleep(stroke.amount)
             target.tell(self.name, stroke.kind, pid=front_end.pid, hurts=False)
-        await _expect_outcome(run, target)
+        await expect_outcome(run, target)
 
 
-async def _expect_outcome(run: str, target: Target) -> None:
-    """Whatever it is: other faults may have struck the same run."""
+async def expect_outcome(run: str, target: Target) -> None:
+    """Say so where a run comes to no end; which end it is is not judged, since other faults may have struck it."""
 
     async def ready() -> Path:
         return target.socket

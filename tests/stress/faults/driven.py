@@ -1,0 +1,131 @@
+"""A real supervisor that faults are injected into, a front end that asks it, and everything that was seen of it."""
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import trio
+
+from errors import PoolError
+from stress.connection import Connection
+from stress.facts import Fact, Injected, Left, LifeBegan, LifeEnded
+from stress.faults import Fault, Preparation, Stroke, faults_of
+from stress.plan import Plan, Wish, make_plan
+from stress.pool_settings import settings_text
+from stress.target import OwnTarget
+
+__all__ = ["Driven", "driven_pool", "plan_of", "strokes_of"]
+
+_LIMIT = 28.0
+_ENDING = ("shutting down", "closed")
+"""What a supervisor says that will not be there much longer."""
+_PATIENCE_MS = 25_000
+_BUSY_SESSIONS = 3
+_QUICK = Preparation(settings={"pool": {"ping_interval_busy": 1.5, "ping_interval_idle": 1.5, "ping_timeout": 1.5}})
+"""Whoever says nothing is found out soon."""
+
+
+def plan_of(*faults: str, seed: int = 7, seconds: float = 600.0, **wish: Any) -> Plan:
+    """A run of ten minutes on four workers."""
+    return make_plan(Wish(workers=4, sessions=8, seconds=seconds, faults=faults, seed=seed, **wish))
+
+
+def strokes_of(name: str, **wish: Any) -> list[Stroke]:
+    """All that a fault is going to do."""
+    plan = plan_of(name, **wish)
+    (fault,) = faults_of(plan.faults)
+    return list(fault.schedule(plan, Random(plan.seed)))
+
+
+class Driven:
+    """``facts``: what the faults and the target have told."""
+
+    def __init__(self, target: OwnTarget, connection: Connection, fault: Fault, facts: list[Fact]) -> None:
+        self.target = target
+        self.facts = facts
+        self.fault = fault
+        self.next_life = trio.Event()
+        self._connection = connection
+        self._last = 0
+
+    async def outcome(self, text: str, *, session: str = "s", agent: str = "main") -> dict[str, Any]:
+        """Ask, and wait for what comes of it, whatever happens to the supervisor meanwhile."""
+        self._last += 1
+        run = f"r{self._last}"
+        ask = {"run": run, "text": text, "session": session, "agent": agent, "role": "default", "timeout": 25}
+        while True:
+            try:
+                await self._connection.ask("agent", ask)
+                wait = {"run_id": run, "session": session, "timeout_ms": _PATIENCE_MS}
+                return dict(await self._connection.ask("agent.wait", wait))
+            except PoolError as exc:
+                if not any(word in exc.message for word in _ENDING):
+                    raise
+                await self.next_life.wait()
+
+    async def answer(self, text: str, *, session: str = "s", agent: str = "main") -> str:
+        """The text of the answer, which there must be."""
+        outcome = await self.outcome(text, session=session, agent=agent)
+        assert outcome["status"] == "ok", outcome
+        return str(outcome["text"])
+
+    async def sessions(self) -> list[str]:
+        """Their names."""
+        return [session["key"] for session in await self._connection.ask("sessions.list")]
+
+    async def strike(self, kind: str, *, amount: float, pick: float = 0.0) -> None:
+        """One stroke of the fault while there is work."""
+        async with trio.open_nursery() as nursery:
+            for number in range(_BUSY_SESSIONS):
+                nursery.start_soon(self._be_busy, f"busy{number}")
+            await self.fault.inject(Stroke(at=0.0, kind=kind, pick=pick, amount=amount), self.target)
+            nursery.cancel_scope.cancel()
+
+    def told(self, kind: type[Fact]) -> list[Any]:
+        """The facts of one kind."""
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    @property
+    def actions(self) -> list[str]:
+        """What was injected."""
+        return [fact.action for fact in self.told(Injected)]
+
+    async def _be_busy(self, session: str) -> None:
+        while True:
+            await self.outcome("DELAY=100 busy", session=session)
+
+
+@asynccontextmanager
+async def driven_pool(folder: Path, name: str) -> AsyncIterator[Driven]:
+    """One fault's supervisor. It must end in good order, and leave nothing behind."""
+    facts: list[Fact] = []
+    counted = trio.Event()
+
+    def tell(fact: Fact) -> None:
+        facts.append(fact)
+        if isinstance(fact, Left) and fact.life == target.life:
+            counted.set()
+        elif isinstance(fact, LifeBegan):
+            driven.next_life.set()
+            driven.next_life = trio.Event()
+
+    plan = plan_of(name)
+    (fault,) = faults_of(plan.faults)
+    preparations = [fault.prepare(plan), _QUICK]
+    settings = settings_text(plan, preparations)
+    target = OwnTarget(folder, settings, preparations, clock=trio.current_time, tell=tell)
+    with trio.fail_after(_LIMIT):
+        async with trio.open_nursery() as nursery:
+            connection = Connection(target.ready)
+            driven = Driven(target, connection, fault, facts)
+            await nursery.start(target.run)
+            nursery.start_soon(connection.run)
+            yield driven
+            await target.stop(signal.SIGTERM)
+            await counted.wait()
+            nursery.cancel_scope.cancel()
+    assert [fact.pids for fact in driven.told(Left) if fact.pids] == []
+    assert [fact for fact in driven.told(LifeEnded) if not fact.told or fact.code > 0] == [], target.log_tail()

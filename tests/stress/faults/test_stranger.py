@@ -1,0 +1,51 @@
+"""A stranger takes the very pid that it was told, and notices every signal that it is sent."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from stress.stranger import COMMAND, LET_ALONE, SIGNALLED, THERE, why_not
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+
+LIMIT = 20.0
+Stranger = subprocess.Popen[str]
+
+
+@pytest.fixture
+def pid() -> int:
+    """Somebody had it, and nobody has it now."""
+    gone = subprocess.Popen(["/bin/true"])
+    gone.wait(LIMIT)
+    return gone.pid
+
+
+@pytest.fixture
+def stranger(pid: int) -> Iterator[Stranger]:
+    with subprocess.Popen([*COMMAND, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{THERE}\n"
+        yield process
+
+
+def last_word(stranger: Stranger) -> str:
+    said, _ = stranger.communicate(timeout=LIMIT)
+    return said.strip()
+
+
+def test_it_has_the_pid_and_goes_when_nobody_needs_it(pid: int, stranger: Stranger) -> None:
+    os.kill(pid, 0)
+    assert last_word(stranger) == LET_ALONE
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGHUP])
+def test_any_signal_is_noticed(pid: int, stranger: Stranger, number: signal.Signals) -> None:
+    os.kill(pid, number)
+    assert last_word(stranger) == SIGNALLED
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

@@ -1,0 +1,140 @@
+"""The pool survives each fault: what is asked afterwards is answered, and nothing of the fault is left."""
+
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from stress.facts import Disordered, LifeBegan, LifeEnded, Stranger
+from stress.faults import Stroke
+from stress.faults.lost_front_ends import expect_outcome
+from stress.faults.wicked_workers import StubbornWorkers, WickedOutput
+from stress.stranger import why_not
+from stress.tampering import Tampering
+from tests.stress.faults.driven import Driven, driven_pool
+
+pytestmark = pytest.mark.process
+
+NO_END = ("half-line", "endless-line", "close-stdout")
+"""After these deeds there can be no answer."""
+MIB = 1024 * 1024
+needs_pids = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """With a path short enough for a socket."""
+    with TemporaryDirectory() as name:
+        yield Path(name)
+
+
+async def check_deed(driven: Driven, word: str, session: str) -> None:
+    """An answer where one can be had; afterwards another worker, or the same, knows the conversation."""
+    outcome = await driven.outcome(f"{word} first", session=session, agent="wicked")
+    wants_error = any(word.startswith(f"WICKED:{deed}") for deed in NO_END)
+    assert (outcome["status"] == "error") == wants_error, (word, outcome)
+    if "close-stdin" in word:  # the next request is the one to find out
+        await driven.outcome("second", session=session, agent="wicked")
+    assert f"{word} first" in await driven.answer("third", session=session, agent="wicked")
+
+
+@pytest.mark.parametrize(("name", "words"), [("F2", WickedOutput.words), ("F3", StubbornWorkers.words)])
+async def test_every_deed_of_a_worker_is_survived(folder: Path, name: str, words: tuple[str, ...]) -> None:
+    async with driven_pool(folder, name) as driven:
+        assert driven.target.supervisor is not None
+        async with trio.open_nursery() as nursery:
+            for number, word in enumerate(words):
+                nursery.start_soon(check_deed, driven, word, f"s{number}")
+        memory = psutil.Process(driven.target.supervisor).memory_info().rss
+    assert memory < 300 * MIB
+
+
+async def test_shortages_are_felt_and_pass(folder: Path) -> None:
+    async with driven_pool(folder, "F4") as driven:
+        assert await driven.answer("before")
+        for kind in ("no_files", "no_processes", "no_disk"):
+            await driven.strike(kind, amount=0.7)
+            assert "before" in await driven.answer(f"after {kind}")
+        assert driven.actions == ["no_files", "kill", "no_processes", "kill", "no_disk", "kill"]
+        for pid in (driven.target.supervisor, *(worker.pid for worker in driven.target.workers())):
+            assert pid is not None
+            for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
+                assert resource.prlimit(pid, limit) == resource.getrlimit(limit)
+        assert not Tampering.of(driven.target.data_dir).no_processes
+    log = driven.target.log.read_text()
+    for complaint in ("no file descriptor left", "limit of processes", "store_degraded"):
+        assert complaint in log
+
+
+@pytest.mark.parametrize(
+    ("kind", "codes"), [("kill_supervisor", [-9]), ("end_twice_in_drain", [0]), ("end_twice_in_spawn", [-9, 0])]
+)
+async def test_a_supervisor_ends_and_the_next_one_knows_everything(folder: Path, kind: str, codes: list[int]) -> None:
+    async with driven_pool(folder, "F5") as driven:
+        assert await driven.answer("before")
+        await driven.strike(kind, amount=0.1, pick=0.2)
+        assert [end.code for end in driven.told(LifeEnded)] == codes
+        assert len(driven.told(LifeBegan)) == len(codes) + 1
+        assert "before" in await driven.answer("after")
+
+
+async def test_the_run_of_a_front_end_that_died_comes_to_its_end_and_a_lost_one_is_noticed(folder: Path) -> None:
+    async with driven_pool(folder, "F6") as driven:
+        await driven.fault.inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
+        assert driven.actions == ["kill_front_end"]
+        assert driven.told(Disordered) == []
+        (run,) = [session for session in await driven.sessions() if session.startswith("lost-front-end")]
+        assert run in await driven.answer("and then?", session=run)
+        await expect_outcome("never-asked", driven.target)
+        (fact,) = driven.told(Disordered)
+        assert "never-asked" in fact.what
+
+
+async def test_the_supervisors_clock_moves_and_comes_back(folder: Path) -> None:
+    async with driven_pool(folder, "F7") as driven:
+        assert await driven.answer("before")
+
+        async def hours_ahead() -> float:
+            accepted_at: float = (await driven.outcome("now"))["accepted_at"]
+            return round((accepted_at - time.time()) / 3600, 1)
+
+        for kind, hours in (("clock_ahead", 1), ("clock_behind", -1)):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(driven.fault.inject, Stroke(at=0.0, kind=kind, amount=600.0), driven.target)
+                await wait_all_tasks_blocked()
+                assert await hours_ahead() == hours
+                nursery.cancel_scope.cancel()
+            assert await hours_ahead() == 0
+        assert "before" in await driven.answer("RECALL")
+
+
+@needs_pids
+async def test_strangers_with_the_pids_of_dead_workers_are_let_alone(folder: Path) -> None:
+    async with driven_pool(folder, "F7") as driven:
+        assert await driven.answer("before")
+        before = {worker.pid for worker in driven.target.workers()}
+        await driven.strike("pid", amount=0.5)
+        await driven.strike("pids_of_a_life", amount=1.0)
+        first, *others = driven.told(Stranger)
+        assert first.pid in before
+        assert others
+        assert [fact for fact in (first, *others) if fact.signalled] == []
+        assert "before" in await driven.answer("after")
+
+
+async def test_what_this_machine_does_not_allow_is_said_and_nothing_done(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stress.faults.clock_and_pids.why_not", lambda: "it is too small")
+    async with driven_pool(folder, "F7") as driven:
+        assert await driven.answer("before")
+        before = {worker.pid for worker in driven.target.workers()}
+        await driven.fault.inject(Stroke(at=0.0, kind="pid", amount=1.0), driven.target)
+        assert driven.actions == ["pid: unavailable, it is too small"]
+        assert before <= {worker.pid for worker in driven.target.workers()}

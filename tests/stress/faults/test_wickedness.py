@@ -1,0 +1,164 @@
+"""What a wicked worker writes and does, as bytes, in the place of a plain answer."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from stress.faults.wicked_workers import StubbornWorkers, WickedOutput
+from stress.wickedness import DEEDS, Act, Mischief, Step, wicked_word
+
+EVENT = b'{"event":"assistant_message","data":{"partial":"hello","seq":1}}\n'
+
+
+def prompt(request_id: str, text: str, method: str = "prompt") -> bytes:
+    return json.dumps({"id": request_id, "method": method, "params": {"text": text}}).encode() + b"\n"
+
+
+def answer(request_id: str) -> bytes:
+    return json.dumps({"id": request_id, "result": {"text": "fine"}}, separators=(",", ":")).encode() + b"\n"
+
+
+def done(deed: str, number: int | None = None, *, limit: int = 100_000) -> list[Step]:
+    """What becomes of the answer ``a`` to a prompt that asks for the deed, after an answer to ``before``."""
+    mischief = Mischief()
+    list(mischief.say(answer("before")))
+    mischief.hear(prompt("a", f"DELAY=5 {wicked_word(deed, number)} n0000001x00000000"))
+    return list(islice(mischief.say(answer("a")), limit))
+
+
+def is_message(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def test_what_no_prompt_has_asked_for_is_passed_on_as_it_is() -> None:
+    mischief = Mischief()
+    mischief.hear(prompt("a", "hello"))
+    assert [list(mischief.say(line)) for line in (EVENT, answer("a"))] == [[EVENT], [answer("a")]]
+
+
+@pytest.mark.parametrize(
+    ("method", "text"),
+    [
+        ("steer", "WICKED:garbage"),
+        ("prompt", "WICKED:no-such-deed"),
+        ("prompt", "he said WICKED:garbage-like things"),
+        ("prompt", "NOTWICKED:garbage"),
+    ],
+)
+def test_only_a_prompt_with_the_very_word_is_obeyed(method: str, text: str) -> None:
+    mischief = Mischief()
+    mischief.hear(prompt("a", text, method))
+    assert list(mischief.say(answer("a"))) == [answer("a")]
+
+
+def test_a_deed_strikes_the_answer_of_its_own_prompt_and_only_once() -> None:
+    mischief = Mischief()
+    mischief.hear(prompt("a", "WICKED:duplicate"))
+    assert [len(list(mischief.say(line))) for line in (EVENT, answer("b"), answer("a"), answer("a"))] == [1, 1, 2, 1]
+
+
+def test_garbage_is_no_message_and_the_answer_follows() -> None:
+    for count in (None, 5):
+        *garbage, last = done("garbage", count)
+        assert len(garbage) == (count or 3)
+        assert not any(is_message(line) for line in garbage if isinstance(line, bytes))
+        assert all(isinstance(line, bytes) and line.endswith(b"\n") for line in garbage)
+        assert last == answer("a")
+
+
+def test_bad_utf8_would_be_a_message_but_for_its_bytes() -> None:
+    line, last = done("bad-utf8")
+    assert isinstance(line, bytes)
+    with pytest.raises(UnicodeDecodeError):
+        line.decode()
+    assert is_message(line.decode(errors="replace").encode())
+    assert last == answer("a")
+
+
+def test_one_byte_at_a_time_is_the_whole_answer() -> None:
+    pieces = done("one-byte")
+    assert {len(piece) for piece in pieces if isinstance(piece, bytes)} == {1}
+    assert b"".join(piece for piece in pieces if isinstance(piece, bytes)) == answer("a")
+
+
+@pytest.mark.parametrize(
+    ("deed", "acts"),
+    [
+        ("half-line-stall", [Act.STALL]),
+        ("half-line-eof", [Act.CLOSE_STDOUT, Act.STALL]),
+        ("half-line-exit", [Act.EXIT]),
+    ],
+)
+def test_half_a_line_has_no_end(deed: str, acts: list[Act]) -> None:
+    half, *rest = done(deed)
+    assert isinstance(half, bytes)
+    assert b"\n" not in half
+    assert answer("a").startswith(half)
+    assert 0 < len(half) < len(answer("a"))
+    assert rest == acts
+
+
+@pytest.mark.parametrize("size", [64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 16 * 1024 * 1024])
+def test_a_line_is_legal_and_of_exactly_its_size(size: int) -> None:
+    line, last = done("line", size)
+    assert isinstance(line, bytes)
+    assert (len(line), line.count(b"\n"), line[-1:]) == (size, 1, b"\n")
+    assert json.loads(line)["event"] == "assistant_message"
+    assert last == answer("a")
+
+
+def test_an_endless_line_has_no_end() -> None:
+    pieces = done("endless-line", limit=2000)
+    assert len(pieces) == 2000
+    assert all(isinstance(piece, bytes) and piece and b"\n" not in piece for piece in pieces)
+
+
+def test_duplicate_unknown_and_late_ids() -> None:
+    def ids(deed: str) -> list[Any]:
+        return [json.loads(line)["id"] for line in done(deed) if isinstance(line, bytes)]
+
+    assert ids("duplicate") == ["a", "a"]
+    assert ids("unknown-id") == ["nobody-asked", "a"]
+    assert ids("late-id") == ["a", "before"]
+
+
+def test_a_late_answer_comes_after_the_next_one_and_is_not_lost() -> None:
+    mischief = Mischief()
+    mischief.hear(prompt("a", "WICKED:late-answer"))
+    mischief.hear(prompt("b", "WICKED:late-answer"))
+    said = [list(mischief.say(answer(name))) for name in ("a", "b", "c", "d")]
+    assert said == [[], [], [answer("c") + answer("a") + answer("b")], [answer("d")]]
+
+
+@pytest.mark.parametrize(
+    ("deed", "steps"),
+    [
+        ("close-stdin", [answer("a"), Act.CLOSE_STDIN]),
+        ("close-stdout", [Act.CLOSE_STDOUT]),
+        ("no-end", [Act.IGNORE_THE_END, answer("a")]),
+        ("heir", [answer("a"), Act.HEIR, Act.EXIT]),
+        ("daemon", [Act.DAEMON, answer("a")]),
+    ],
+)
+def test_what_is_done_beside_the_answer(deed: str, steps: list[Step]) -> None:
+    assert done(deed) == steps
+
+
+def words() -> Iterator[str]:
+    for word in (*WickedOutput.words, *StubbornWorkers.words):
+        yield word.removeprefix("WICKED:").partition("=")[0]
+
+
+def test_the_faults_use_every_deed_there_is() -> None:
+    assert set(words()) == set(DEEDS)
+
+
+def test_a_deed_that_there_is_not_has_no_word() -> None:
+    with pytest.raises(KeyError):
+        wicked_word("kindness")
