@@ -148,12 +148,16 @@ class Told(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Moved(_Seen, frozen=True, kw_only=True, tag=True):
-    """What the supervisor tells of its own workers: the name of the event, and whom it concerns; ``why`` as it says."""
+    """What the supervisor tells of its own workers: the name of the event, and whom it concerns; ``why`` as it says.
+
+    ``at``: on the supervisor's wall clock.
+    """
 
     what: str
     worker: str
     session: str = ""
     why: str = ""
+    at: float = 0.0
 
 
 class Processes(_Seen, frozen=True, kw_only=True, tag=True):

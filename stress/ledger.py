@@ -135,7 +135,9 @@ class Ledger:
         data = _decode(event.data)
         if event.type in _MOVES:
             why = data.reason or data.cause
-            self._tell(Moved(t=t, what=event.type, worker=data.worker or "", session=event.session, why=why))
+            self._tell(
+                Moved(t=t, what=event.type, worker=data.worker or "", session=event.session, why=why, at=event.ts)
+            )
         elif event.run_id is not None and (number := self.number_of(event.run_id)) is not None:
             self._hear_of(number, event, data, t)
 

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 
 from stress.checker.book import Book
 from stress.checker.judge import Blame, Judge, Rules
-from stress.facts import Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
+from stress.facts import Answered, Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
 
 __all__ = ["AtMost", "ComesBack", "LeftAlone", "TrueStatus"]
 
 _TAKINGS = frozenset({"worker_evicted", "session_parked"})
 _OWN_WISHES = frozenset({"", "evicted", "rebound", "idle", "retired"})
 """Why the pool parts a session from its worker of its own accord; an eviction itself says no reason."""
+_TELLING_SECONDS = 0.25
+"""From the end of a turn to the event that tells its outcome."""
 _SPAWN_SLACK = 1.5
 """Workers more than the bucket has, because start times in ``/proc`` are counted in hundredths of a second."""
 
@@ -42,22 +44,20 @@ class LeftAlone(Judge):
 
     def __init__(self, rules: Rules) -> None:
         super().__init__(rules)
-        self._suspicions: deque[tuple[float, int, Moved]] = deque()
+        self._taken: dict[int, Moved] = {}
 
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
-        """Judge what the supervisor does to its workers."""
-        while self._suspicions and self._suspicions[0][0] <= fact.t:
-            _, number, moved = self._suspicions.popleft()
-            entry = book.entries.get(number)
-            if entry is not None and entry.ended is None and entry.life == book.life:
-                what = f"{moved.what} {moved.session} {moved.worker} ({moved.why}) in the turn of request {number}"
-                yield Blame(what, (number,), moved.worker)
+        """Judge what the supervisor does to its workers, once the outcome of the turn is there."""
         if isinstance(fact, LifeEnded):
-            self._suspicions.clear()
+            self._taken.clear()
+        elif isinstance(fact, Answered) and (moved := self._taken.pop(fact.number, None)) is not None:
+            if fact.at - moved.at > _TELLING_SECONDS + book.delay():
+                what = f"{moved.what} {moved.session} {moved.worker} ({moved.why}) in the turn of request {fact.number}"
+                yield Blame(what, (fact.number,), moved.worker)
         elif isinstance(fact, Moved) and fact.what in _TAKINGS and fact.why in _OWN_WISHES:
             self.checked += 1
-            due = fact.t + self.rules.order_slack + book.delay()
-            self._suspicions += [(due, number, fact) for number in book.running.get(fact.worker, ())]
+            for number in book.running.get(fact.worker, ()):
+                self._taken.setdefault(number, fact)
 
 
 class ComesBack(Judge):

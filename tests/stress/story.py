@@ -42,6 +42,8 @@ class Story:
 
     def tell(self, kind: type[Any], **fields: Any) -> None:
         self.t += 0.01
+        if kind is Moved:
+            fields["at"] = _WALL + self.t
         self.facts.append(kind(t=self.t, **fields))
 
     def pass_time(self, seconds: float) -> None:

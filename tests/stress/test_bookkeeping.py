@@ -87,7 +87,7 @@ def test_events_of_others_are_passed_over_and_those_of_workers_are_told() -> Non
     books.ledger.hear(event(1, "done", "yours-5", reason="completed"), 1.0)
     assert books.told == []
     books.ledger.hear(event(2, "worker_exited", None, session="", worker="w3", cause="crashed", error="gone"), 1.0)
-    assert books.told == [Moved(t=1.0, what="worker_exited", worker="w3", session="", why="crashed")]
+    assert books.told == [Moved(t=1.0, what="worker_exited", worker="w3", session="", why="crashed", at=9.0)]
 
 
 def test_an_event_that_comes_again_is_out_of_order() -> None:

@@ -95,7 +95,8 @@ def test_a_worker_that_is_taken_away_in_mid_turn_is_noticed(taking: str) -> None
     story.ask(1, "ada")
     story.begin(1)
     story.tell(Moved, what=taking, worker="w1", session="ada", why="evicted")
-    story.pass_time(2.0)
+    story.pass_time(0.5)
+    story.answer(1)
     assert broken_by(story) == ["I8"]
 
 
