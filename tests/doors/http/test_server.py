@@ -21,6 +21,7 @@ from tests.doors.http.peer import TOKEN, HttpPeer
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
 from wire.envelope import Channel
+from wire.units import Seconds
 
 GET = f"GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
 
@@ -113,6 +114,17 @@ async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(
             sent += 1
             await trio.sleep(0.02)
     assert 5 < sent < 60
+
+
+async def test_the_headers_of_a_later_request_have_no_more_time_than_those_of_the_first(
+    open_door: Open, connect: Connect
+) -> None:
+    peer = await connect(await open_door(idle_timeout=Seconds(3600)))
+    assert (await peer.call("GET", "/health")).status == 200
+    await wait_all_tasks_blocked()  # the server rests, too
+    await peer.send_raw(b"GET /health HTTP/1.1\r\n")
+    with trio.fail_after(5):
+        assert await peer.is_closed()
 
 
 async def test_a_connection_without_a_request_is_closed_after_a_while(door: Door, connect: Connect) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 import trio
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, CloseConnection, Message, RejectConnection, Request, TextMessage
@@ -14,8 +16,11 @@ from doors.http import routes
 from doors.http.openings import Opening
 from doors.http.scopes import Scope
 from doors.http.services import Services, identity_of, prove, visit_of
+from doors.http.settings import HttpToken
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.http.peer import TOKEN, HttpPeer
+
+LOOKER = "a-token-that-may-only-look-around"
 
 
 class Socket:
@@ -72,10 +77,14 @@ async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
         return [
             Opening("/open", echo, None, is_socket=True),
             Opening("/closed", whoami, Scope.WRITE, is_socket=True),
+            Opening("/request", done, Scope.WRITE),
         ]
 
+    async def done(_: HttpRequest) -> Response:
+        return JSONResponse({})
+
     monkeypatch.setattr(routes, "DOORS", (openings,))
-    return await open_door()
+    return await open_door(tokens={"looker": HttpToken(token=LOOKER)})
 
 
 @pytest.mark.parametrize(
@@ -85,6 +94,7 @@ async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
         ("/open", {"origin": "null", "authorization": f"Bearer {TOKEN}"}, 403),
         ("/closed", {}, 401),
         ("/closed", {"authorization": "Bearer a-forged-token-0123456789"}, 401),
+        ("/closed", {"authorization": f"Bearer {LOOKER}"}, 403),
         ("/nothing", {"authorization": f"Bearer {TOKEN}"}, 403),
     ],
 )
@@ -94,6 +104,13 @@ async def test_a_handshake_is_refused_as_a_request_would_be(
     answer = await Socket(await connect(door, None)).open(path, **headers)
     assert isinstance(answer, RejectConnection)
     assert answer.status_code == status
+
+
+async def test_a_way_in_for_those_who_write_is_closed_to_a_token_that_may_only_read(
+    door: Door, connect: Connect
+) -> None:
+    assert (await (await connect(door, LOOKER)).call("GET", "/request")).status == 403
+    assert (await (await connect(door)).call("GET", "/request")).status == 200
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""Guards of the bundled worker: calls, transcript, seal, processes."""
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS = (
+    Mutant(
+        keeps="durable",
+        without="a tool with effects runs before its call is on the disk",
+        file="agent/calls.py",
+        old=("            if allowed.tool.effects not in HARMLESS:\n                await self._journal.sync()"),
+        new="            pass",
+        tests=("tests/agent/test_calls.py::test_a_tool_with_effects_begins_only_when_the_disk_knows_that_it_runs",),
+    ),
+    Mutant(
+        keeps="I1",
+        without="a call that comes twice in one answer is run twice",
+        file="agent/calls.py",
+        old="            if first.setdefault(live.call.id, live) is not live:",
+        new="            if False:",
+        tests=("tests/agent/test_calls.py::test_results_come_in_call_order_whoever_is_done_first",),
+    ),
+    Mutant(
+        keeps="durable",
+        without="a call moves although that could not be written",
+        file="agent/live_call.py",
+        old=("        self._journal.note(record)\n        self.record = record"),
+        new=("        self.record = record\n        self._journal.note(record)"),
+        tests=("tests/agent/test_call_approvals.py::test_a_decision_that_cannot_be_written_down_was_not_made",),
+    ),
+    Mutant(
+        keeps="I1",
+        without="a call is decided twice",
+        file="agent/call_states.py",
+        old=" or record.approval.decision is not None:",
+        new=":",
+        tests=("tests/agent/test_call_states.py::TestCallWalk",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a call runs that was denied",
+        file="agent/call_states.py",
+        old='    if record.approval is not None and record.approval.decision != "allow":',
+        new="    if False:",
+        tests=("tests/agent/test_call_states.py::TestCallWalk",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a tool that changes things runs in read-only mode",
+        file="agent/policy.py",
+        old='        case "readonly" if tool.effects in HARMLESS:',
+        new='        case "readonly":',
+        tests=("tests/agent/test_policy.py::test_the_first_rule_that_objects_decides",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a link leads out of the workspace",
+        file="agent/tools/places.py",
+        old="        descriptor = os.open(name, _REGULAR, dir_fd=parent)",
+        new="        descriptor = os.open(name, _REGULAR & ~os.O_NOFOLLOW, dir_fd=parent)",
+        tests=(
+            "tests/agent/tools/test_places.py::test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed",
+        ),
+    ),
+    Mutant(
+        keeps="I1",
+        without="a sealed call counts as one that may be decided",
+        file="agent/worker.py",
+        old="            self.brain.approvals.note_sealed(plan.sealed)\n",
+        new="",
+        tests=(
+            "tests/agent/test_permissions.py::test_a_call_that_waited_when_its_worker_died_is_sealed_and_cannot_be_decided",
+        ),
+    ),
+    Mutant(
+        keeps="I1",
+        without="a call whose result is there is sealed again",
+        file="agent/sealing.py",
+        old="    ends = [record if is_over(record.state) else _sealed(record, now) for record in found]",
+        new="    ends = [_sealed(record, now) for record in found]",
+        tests=("tests/agent/test_sealing.py::test_a_call_that_had_ended_keeps_its_own_result",),
+    ),
+    Mutant(
+        keeps="I1",
+        without="the calls of a client are sealed",
+        file="agent/sealing.py",
+        old="    calls = [call for call in open_calls(messages) if not is_the_clients(records.get(call.id))]",
+        new="    calls = open_calls(messages)",
+        tests=("tests/agent/test_client_tools.py::test_another_worker_may_be_told_the_results",),
+    ),
+    Mutant(
+        keeps="durable",
+        without="a conversation keeps what its file has not",
+        file="agent/conversation.py",
+        old=("        self._write(entry)\n        self._keep(entry)"),
+        new=("        self._keep(entry)\n        self._write(entry)"),
+        tests=(
+            "tests/agent/test_sessions.py::test_a_transcript_that_cannot_be_written_ends_the_run_and_not_the_worker",
+        ),
+    ),
+    Mutant(
+        keeps="I2",
+        without="two workers write one transcript",
+        file="wire/transcript_repair.py",
+        old="        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        new="        pass",
+        tests=("tests/agent/test_sessions.py::test_a_session_held_by_another_worker_is_refused_and_the_own_one_kept",),
+    ),
+    Mutant(
+        keeps="I2",
+        without="what was said to one conversation is left for the next",
+        file="agent/worker.py",
+        old="        self.inbox.clear()\n",
+        new="        pass\n",
+        tests=("tests/agent/test_runs.py::test_a_kept_steer_does_not_follow_into_another_conversation",),
+    ),
+    Mutant(
+        keeps="I2",
+        without="an event number is given out twice over a restart",
+        file="agent/output.py",
+        old="        self._seq = max(self._seq, seq)",
+        new="        pass",
+        tests=("tests/agent/test_output.py::test_seqs_never_fall_back",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="commands in the background are without number",
+        file="agent/processes/registry.py",
+        old="        if len(self._running) >= self._limits.running:",
+        new="        if False:",
+        tests=("tests/agent/processes/test_registry.py::test_there_are_never_more_commands_than_it_allows",),
+    ),
+    Mutant(
+        keeps="I2",
+        without="one conversation sees another's commands",
+        file="agent/processes/registry.py",
+        old="session.backgrounded and session.scope_key == scope_key)",
+        new="session.backgrounded)",
+        tests=("tests/agent/processes/test_process_tool.py::test_nobody_reaches_the_commands_of_another_scope",),
+    ),
+    Mutant(
+        keeps="I4",
+        without="a stopped process outlives its tree",
+        file="agent/processes/tree.py",
+        old="                while tree.signal(signal.SIGKILL):",
+        new="                if tree.signal(signal.SIGKILL):",
+        tests=(
+            "tests/agent/processes/test_tree.py::test_what_forks_between_the_look_and_the_signal_is_looked_for_again",
+        ),
+    ),
+)

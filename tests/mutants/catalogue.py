@@ -1,0 +1,17 @@
+"""All guards of the list, by the room they stand in."""
+
+from tests.mutants import agent, doors, gateway, heartbeat, pool, rpc, store
+from tests.mutants.mutant import Mutant
+
+__all__ = ["BY_ROOM", "MUTANTS"]
+
+BY_ROOM: dict[str, tuple[Mutant, ...]] = {
+    "pool": pool.MUTANTS,
+    "rpc": rpc.MUTANTS,
+    "gateway": gateway.MUTANTS,
+    "store": store.MUTANTS,
+    "agent": agent.MUTANTS,
+    "heartbeat": heartbeat.MUTANTS,
+    "doors": doors.MUTANTS,
+}
+MUTANTS: tuple[Mutant, ...] = tuple(mutant for mutants in BY_ROOM.values() for mutant in mutants)

@@ -1,0 +1,197 @@
+"""Guards of the doors: what a peer may make the supervisor hold, and who may do what."""
+
+from tests.mutants.mutant import Mutant
+
+__all__ = ["MUTANTS"]
+
+MUTANTS = (
+    Mutant(
+        keeps="I7",
+        without="large requests of all peers fill the memory",
+        file="doors/control_limits.py",
+        old="        return self._used <= self.limit",
+        new="        return True",
+        tests=("tests/doors/test_control.py::test_half_frames_of_many_connections_together_are_bounded",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="answers for all peers fill the memory",
+        file="doors/control_limits.py",
+        old="        while self._used > self._limit:",
+        new="        while False:",
+        tests=(
+            "tests/doors/test_control.py::test_answers_nobody_reads_end_the_connection_for_which_most_of_them_wait",
+        ),
+    ),
+    Mutant(
+        keeps="I12",
+        without="another is cut off than who reads nothing",
+        file="doors/control_limits.py",
+        old="            max(self._shares, key=",
+        new="            min(self._shares, key=",
+        tests=(
+            "tests/doors/test_outbox.py::test_where_too_much_waits_for_all_peers_the_one_for_whom_most_waits_is_given_up",
+        ),
+    ),
+    Mutant(
+        keeps="I7",
+        without="a refused request stays charged",
+        file="doors/control_limits.py",
+        old="            self.give_back(0)  # at once: nobody else is to be refused for what goes now\n",
+        new="",
+        tests=("tests/doors/test_control_hostile.py::test_who_asks_for_too_much_of_the_common_room_holds_none_of_it",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="a peer has any number of requests in flight",
+        file="doors/connection.py",
+        old="        self._has_reader = len(self._in_flight) < self._limits.max_requests",
+        new="        self._has_reader = True",
+        tests=("tests/doors/test_control.py::test_no_more_requests_run_at_once_than_allowed_and_none_is_lost",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="a peer may send nonsense for ever",
+        file="doors/connection.py",
+        old="        if self._refused_in_a_row > self._limits.max_refused:",
+        new="        if False:",
+        tests=("tests/doors/test_control.py::test_a_peer_that_only_talks_rubbish_is_cut_off",),
+    ),
+    Mutant(
+        keeps="I1",
+        without="one id stands for two requests of a peer",
+        file="doors/connection.py",
+        old="        if incoming.id in self._in_flight:",
+        new="        if False:",
+        tests=("tests/doors/test_control.py::test_an_id_in_flight_cannot_be_used_twice_but_again_later",),
+    ),
+    Mutant(
+        keeps="I6",
+        without="a peer that reads nothing is written to for ever",
+        file="doors/outbox.py",
+        old="                with trio.fail_after(self._stall):",
+        new="                with trio.fail_after(1e9):",
+        tests=("tests/doors/test_control.py::test_a_peer_that_never_reads_holds_back_its_own_request_and_is_cut_off",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="a peer that reads nothing makes its answers pile up",
+        file="doors/outbox.py",
+        old="        return self._waiting_bytes >= self._limit",
+        new="        return False",
+        tests=(
+            "tests/doors/test_control_hostile.py::test_a_subscriber_that_never_reads_is_cut_off_and_slows_no_other",
+        ),
+    ),
+    Mutant(
+        keeps="access",
+        without="any token is right",
+        file="doors/http/access.py",
+        old="            if hmac.compare_digest(known, digest):",
+        new="            if True:",
+        tests=("tests/doors/http/test_gate.py::test_without_the_right_token_nothing_is_told",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a token that was taken back still holds",
+        file="doors/http/access.py",
+        old="        return any(known is identity for _, known in self._known)",
+        new="        return True",
+        tests=("tests/doors/http/test_gate.py::test_only_what_holds_still_is_somebody",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a token may do what its scope does not say",
+        file="doors/http/access.py",
+        old="        if self.scope < scope:",
+        new="        if False:",
+        tests=(
+            "tests/doors/http/test_sockets.py::test_a_way_in_for_those_who_write_is_closed_to_a_token_that_may_only_read",
+        ),
+    ),
+    Mutant(
+        keeps="access",
+        without="a token calls any method",
+        file="doors/http/access.py",
+        old="        if not self.may(method):",
+        new="        if False:",
+        tests=("tests/doors/http/test_gate.py::test_a_token_may_do_what_its_scope_allows",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a token without that right approves",
+        file="doors/http/access.py",
+        old="        return self.approvals if method in APPROVALS else self.scope >= scope_of(method)",
+        new="        return self.scope >= scope_of(method)",
+        tests=("tests/doors/http/test_gate.py::test_a_token_may_do_what_its_scope_allows",),
+    ),
+    Mutant(
+        keeps="access",
+        without="tokens lie in a file that others can read",
+        file="doors/http/tokens.py",
+        old="    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):",
+        new="    if False:",
+        tests=("tests/doors/http/test_gate.py::test_a_file_that_is_no_secret_token_is_refused_and_not_shown",),
+    ),
+    Mutant(
+        keeps="private",
+        without="a new token can be read by others",
+        file="doors/http/tokens.py",
+        old="os.O_EXCL, 0o600)",
+        new="os.O_EXCL, 0o644)",
+        tests=("tests/doors/http/test_gate.py::test_a_token_is_made_once_for_its_owner_only",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a page elsewhere calls under another name",
+        file="doors/http/gate.py",
+        old="        self._check_host(connection)\n",
+        new="        pass\n",
+        tests=("tests/doors/http/test_gate.py::test_a_name_that_somebody_else_has_pointed_here_is_not_answered",),
+    ),
+    Mutant(
+        keeps="access",
+        without="a page elsewhere calls from a browser",
+        file="doors/http/gate.py",
+        old="if origin is not None and not is_origin",
+        new="if False and not is_origin",
+        tests=("tests/doors/http/test_gate.py::test_a_page_of_another_site_may_not_call",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="anybody asks as often as they like",
+        file="doors/http/gate.py",
+        old="        self._check_rate(connection, visit)\n",
+        new="        pass\n",
+        tests=("tests/doors/http/test_gate.py::test_too_many_requests_of_one_token_do_not_take_the_turns_of_another",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="the head of a later request may take as long as a rest",
+        file="doors/http/connection.py",
+        old=(
+            "                self._reading.deadline = trio.current_time() + self._settings.header_timeout\n"
+            "            await"
+        ),
+        new=("                pass\n            await"),
+        tests=(
+            "tests/doors/http/test_server.py::test_the_headers_of_a_later_request_have_no_more_time_than_those_of_the_first",
+        ),
+    ),
+    Mutant(
+        keeps="I7",
+        without="a body may be of any size",
+        file="doors/http/bodies.py",
+        old="        if len(body) > limit:",
+        new="        if False:",
+        tests=("tests/doors/http/test_server.py::test_a_body_without_end_is_refused_where_it_becomes_too_large",),
+    ),
+    Mutant(
+        keeps="I7",
+        without="a body may come for ever",
+        file="doors/http/bodies.py",
+        old="    with trio.move_on_after(settings.body_timeout):",
+        new="    with trio.move_on_after(1e9):",
+        tests=("tests/doors/http/test_server.py::test_a_body_that_does_not_arrive_is_not_waited_for",),
+    ),
+)
