@@ -14,7 +14,7 @@ class Scope(IntEnum):
 
 
 _READ = (
-    *("ping", "status", "agents.list", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
+    *("ping", "status", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
     *("sessions.list", "sessions.get", "sessions.history", "agents.list", "workers.list", "waiting.list"),
     *("heartbeat.status", "cron.list", "cron.get"),
 )
