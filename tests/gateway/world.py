@@ -240,6 +240,7 @@ async def open_world(
     kept = cast("Store", store or WholeStore())
     launcher = launcher or GatewayLauncher()
     loaded = kept.loaded
+    launcher.taken = frozenset(row.transcript for row in loaded.sessions)
     wall = clock or (lambda: 1_000_000 + trio.current_time())
     warnings: list[str] = []
     parts = AgentParts(profiles=profiles, router=router or RouterSettings(), prompts=GatewayPrompts())

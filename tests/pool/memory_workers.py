@@ -1,5 +1,6 @@
 """Workers made of memory, for tests of the shell on a virtual clock: real client, real machine, no process."""
 
+import itertools
 import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -83,7 +84,9 @@ class MemoryWorker:
         return self.state()
 
     def new_session(self, _: dict[str, Any]) -> dict[str, Any]:
-        self.file = f"/t/{len(self.launcher.transcripts)}"
+        names = (f"/t/{number}" for number in itertools.count(len(self.launcher.transcripts)))
+        used = {*self.launcher.taken, *self.launcher.transcripts}
+        self.file = next(name for name in names if name not in used)
         self.launcher.transcripts[self.file] = []
         return self.state()
 
@@ -134,6 +137,8 @@ class MemoryLauncher:
     def __init__(self) -> None:
         self.settings = RpcSettings()
         self.transcripts: dict[str, list[str]] = {}
+        self.taken: frozenset[str | None] = frozenset()
+        """Names that sessions of an earlier life have for theirs."""
         self.damaged: set[str] = set()
         self.broken: set[str] = set()
         self.rss: dict[str, int] = {}
