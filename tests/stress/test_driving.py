@@ -1,6 +1,7 @@
 """Real runs, small ones: a pool that keeps its promises, one that does not, one that somebody else runs; processes."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,11 @@ SMALL = Wish(sessions=12, workers=3, requests=40, rate=20.0)
 
 def told(result: Result) -> list[str]:
     return [f"{violation.invariant}: {violation.what}" for violation in result.violations]
+
+
+def clear(result: Result) -> None:
+    """Remove what was left to be looked at."""
+    shutil.rmtree(Path(result.log).parent)
 
 
 @pytest.mark.timeout(60)
@@ -54,6 +60,7 @@ async def test_a_pool_with_more_workers_than_it_may_have_is_found_out_and_its_lo
     assert violation.history
     assert "--seed 7" in result.plan.command
     assert b'"event":"ready"' in await trio.Path(result.log).read_bytes()
+    clear(result)
 
 
 @pytest.mark.timeout(60)
@@ -61,6 +68,7 @@ async def test_a_pool_that_gives_up_requests_for_no_reason_is_found_out() -> Non
     settings = settings_text(make_plan(SMALL), []).replace("runs = 100000", "runs = 1")
     result = await drive_own(SMALL, settings=settings)
     assert any("which nothing explains" in violation.what for violation in result.violations)
+    clear(result)
 
 
 @pytest.mark.timeout(60)
