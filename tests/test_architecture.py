@@ -257,7 +257,7 @@ def marks_of(tree: ast.Module) -> set[str]:
 
 def test_every_test_file_lies_in_the_folder_of_its_room() -> None:
     folders = {path.relative_to(ROOT).parts[1] for path in modules_of("tests") if len(path.relative_to(ROOT).parts) > 2}
-    assert folders - rooms() <= {"acceptance", "security", "sim", "fixtures", "benchmarks"}
+    assert folders - rooms() <= {"acceptance", "security", "sim", "mutants", "fixtures", "benchmarks"}
 
 
 def test_every_program_that_the_hooks_run_before_a_commit_is_the_environments_own() -> None:
