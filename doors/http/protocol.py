@@ -86,6 +86,9 @@ class Protocol(H11Protocol):
 
     async def handle(self, event: Event) -> None:
         """Take what has arrived, or that nothing will."""
+        if isinstance(event, RawData) and self._is_shaking_hands:
+            await self.send(Closed())  # Hypercorn's refusal and the endpoint's answer would run into each other
+            return
         try:
             await super().handle(event)
         except h11.RemoteProtocolError as exc:
@@ -103,9 +106,15 @@ class Protocol(H11Protocol):
 
     @property
     def _has_refused_handshake(self) -> bool:
-        """Whether Hypercorn itself has answered one that is no handshake, or what came before it was accepted."""
+        """Whether Hypercorn itself has answered what is no handshake: it has never come to an endpoint."""
         stream = self.stream
         return isinstance(stream, WSStream) and stream.closed and stream.state is ASGIWebsocketState.HANDSHAKE
+
+    @property
+    def _is_shaking_hands(self) -> bool:
+        """Whether a WebSocket's endpoint has not answered yet: until then its peer has nothing to say."""
+        stream = self.stream
+        return isinstance(stream, WSStream) and not stream.closed and stream.state is ASGIWebsocketState.HANDSHAKE
 
     async def _check_protocol(self, event: h11.Request) -> None:
         """An offer to speak HTTP/2 is passed over, as the standard allows."""
@@ -115,6 +124,8 @@ class Protocol(H11Protocol):
         size = len(event.target) + sum(len(name) + len(value) + 4 for name, value in event.headers)
         if size > self.config.h11_max_incomplete_size:  # h11 looks at what is incomplete only
             raise h11.RemoteProtocolError("the headers are too large", error_status_hint=431)
+        if _asks_for_socket(event) and self.connection.trailing_data[0]:
+            raise h11.RemoteProtocolError("frames came before the handshake was answered", error_status_hint=400)
 
     async def _send_error_response(self, status_code: int) -> None:
         """To bytes that are no request."""
@@ -133,3 +144,7 @@ class Protocol(H11Protocol):
             version = request.http_version
             request = h11.Request(method=request.method, headers=kept, target=request.target, http_version=version)
         await super()._create_stream(request)
+
+
+def _asks_for_socket(request: h11.Request) -> bool:
+    return any(name == b"upgrade" and value.lower() == b"websocket" for name, value in request.headers)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -74,7 +75,12 @@ async def door(open_door: Open, monkeypatch: pytest.MonkeyPatch) -> Door:
             await socket.send_text(identity_of(socket).name)
             await socket.close()
 
+        async def slow(socket: WebSocket) -> None:
+            assert (await socket.receive())["type"] == "websocket.connect"
+            assert (await socket.receive())["type"] == "websocket.disconnect"
+
         return [
+            Opening("/slow", slow, None, is_socket=True),
             Opening("/open", echo, None, is_socket=True),
             Opening("/closed", whoami, Scope.WRITE, is_socket=True),
             Opening("/request", done, Scope.WRITE),
@@ -131,6 +137,26 @@ async def test_what_is_no_handshake_is_answered_and_the_connection_ends(
     with trio.fail_after(5):
         assert (await peer.stream.receive_some(65536)).startswith(b"HTTP/1.1 400 ")
         assert await peer.is_closed()
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize("upgrade", ["websocket", "WebSocket"])
+async def test_whoever_speaks_before_the_handshake_is_answered_is_let_go_and_fills_no_log(
+    door: Door, connect: Connect, caplog: pytest.LogCaptureFixture, pieces: int, upgrade: str
+) -> None:
+    peer = await connect(door, None)
+    shake = WSConnection(ConnectionType.CLIENT).send(Request(peer.host, "/slow"))
+    shake = shake.replace(b"Upgrade: websocket", f"Upgrade: {upgrade}".encode())
+    if pieces == 1:
+        await peer.send_raw(shake + b"\x81\x02{}")
+    else:
+        await peer.send_raw(shake)
+        await trio.testing.wait_all_tasks_blocked()
+        await peer.send_raw(b"\x81\x02{}")
+    with trio.fail_after(5):
+        assert await peer.is_closed()
+    await trio.testing.wait_all_tasks_blocked()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_token_in_the_handshake_opens_what_needs_one(door: Door, connect: Connect) -> None:
