@@ -30,10 +30,11 @@ _SUPERVISOR_WORDS = {b"-m", b"cli", b"run"}
 
 
 class Stat(NamedTuple):
-    """Of ``/proc/PID/stat``: state letter, parent, start in clock ticks since boot."""
+    """Of ``/proc/PID/stat``: state letter, parent, session, start in clock ticks since boot."""
 
     state: str
     parent: int
+    session: int
     started: int
 
 
@@ -51,7 +52,7 @@ def read_stat(pid: int) -> Stat | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = content[content.rindex(b")") + 2 :].split()
-    return Stat(fields[0].decode(), int(fields[1]), int(fields[19]))
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def resident_bytes(pid: int) -> int:
@@ -161,7 +162,7 @@ class Household:
                 continue
             if stat.state in _DYING:
                 zombies += [pid] if stat.state == _ZOMBIE else []
-            elif name := self._name(pid, stat.started):
+            elif name := self._name(pid, stat):
                 found.append(WorkerProcess(pid, stat.started, name, stat.state))
         return Look(tuple(sorted(found, key=lambda each: (each.started, each.pid))), tuple(zombies))
 
@@ -170,13 +171,16 @@ class Household:
         others = [pid for pid, started in self._others if _is_alive(pid, started)]
         return sorted({*others, *(marked_processes(self.instance) if self.instance else [])})
 
-    def _name(self, pid: int, started: int) -> str:
-        """The worker's name; empty = it is none, or has not become one yet: between fork and exec nobody can tell."""
-        key = (pid, started)
+    def _name(self, pid: int, stat: Stat) -> str:
+        """The worker's name; empty = it is none, or has not become one yet: between fork and exec nobody can tell.
+
+        What a worker has left behind carries its mark too, but only workers lead the session that they are in.
+        """
+        key = (pid, stat.started)
         name = self._names.get(key)
         if name is None:
             instance, _, name = marker_of(pid).partition(":")
-            if not name:
+            if not name or stat.session != pid:
                 self._others.add(key)
                 return ""
             self.instance = instance

@@ -31,7 +31,7 @@ class Shortages:
     """What is short is short for ``amount`` seconds; the killed worker cannot be replaced before."""
 
     name = "F4"
-    explains = frozenset({"worker_exited", "worker_start_failed", "worker_refused", "resume_failed", "acquire_timeout"})
+    explains = frozenset({"worker_error", "worker_exited", "worker_start_failed", "resume_failed"})
 
     def __init__(self) -> None:
         self._one_at_a_time = trio.Lock()

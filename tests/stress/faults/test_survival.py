@@ -41,6 +41,8 @@ async def check_deed(driven: Driven, word: str, session: str) -> None:
     assert (outcome["status"] == "error") == wants_error, (word, outcome)
     if "close-stdin" in word:  # the next request is the one to find out
         await driven.outcome("second", session=session, agent="wicked")
+    names = [worker.name for worker in driven.target.workers()]
+    assert len(names) == len(set(names)), "what a worker leaves behind was taken for one"
     assert f"{word} first" in await driven.answer("third", session=session, agent="wicked")
 
 
