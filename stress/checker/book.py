@@ -18,12 +18,16 @@ from stress.facts import (
     Started,
 )
 
-__all__ = ["Book", "Entry", "Talk"]
+__all__ = ["CLOCK", "Book", "Entry", "Talk"]
 
 _KEPT = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
 _DELAY_WINDOW = 3.0
 _FAULTS_KEPT = 1000
+_CLOCK_SLACK = 1.0
+"""A clock is right again so many seconds after it was to be, at most."""
+CLOCK = "clock"
+"""What the actions of a fault begin with that sets the supervisor's wall clock."""
 
 
 class Entry:
@@ -102,6 +106,10 @@ class Book:
     def faults_since(self, t: float) -> Iterable[Injected]:
         """Those injected after ``t``, or still going on then."""
         return (fault for fault in self.faults if fault.t + fault.seconds >= t)
+
+    def clock_was_set_since(self, t: float) -> bool:
+        """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
+        return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK))
 
     def take(self, fact: Fact) -> None:
         """Take the next fact in."""

@@ -107,7 +107,9 @@ class InTime(Judge):
     def _judge_deadline(self, fact: Answered, entry: Entry, book: Book) -> Iterator[Blame]:
         self.checked += 1
         late = fact.at - entry.accepted_at - entry.asked.timeout
-        if entry.accepted is not None and late > self.rules.deadline_grace + book.delay():
+        if entry.accepted is None or book.clock_was_set_since(entry.accepted):
+            return
+        if late > self.rules.deadline_grace + book.delay():
             ms = round(1000 * late)
             yield Blame(f"request {fact.number} waited {ms} ms beyond its deadline", (fact.number,))
 

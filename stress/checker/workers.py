@@ -51,7 +51,8 @@ class LeftAlone(Judge):
         if isinstance(fact, LifeEnded):
             self._taken.clear()
         elif isinstance(fact, Answered) and (moved := self._taken.pop(fact.number, None)) is not None:
-            if fact.at - moved.at > _TELLING_SECONDS + book.delay():
+            is_late = fact.at - moved.at > _TELLING_SECONDS + book.delay()
+            if is_late and not book.clock_was_set_since(moved.t):
                 what = f"{moved.what} {moved.session} {moved.worker} ({moved.why}) in the turn of request {fact.number}"
                 yield Blame(what, (fact.number,), moved.worker)
         elif isinstance(fact, Moved) and fact.what in _TAKINGS and fact.why in _OWN_WISHES:

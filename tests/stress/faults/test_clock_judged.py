@@ -1,0 +1,61 @@
+"""A supervisor whose wall clock is set by an hour is not blamed for the hour, and is blamed for everything else."""
+
+import msgspec
+import pytest
+
+from stress.checker.book import CLOCK
+from stress.facts import Answered, Injected
+from tests.stress.faults.driven import strokes_of
+from tests.stress.story import Story, broken_by
+
+HOUR = 3600.0
+EXPLAINED = frozenset({"acquire_timeout"})
+
+
+def told_late(story: Story, number: int) -> None:
+    """By an hour, says the supervisor's clock."""
+    story.fail(number, "acquire_timeout")
+    answered = story.facts[-1]
+    assert isinstance(answered, Answered)
+    story.facts[-1] = msgspec.structs.replace(answered, at=answered.at + HOUR)
+
+
+def set_clock(story: Story, seconds: float) -> None:
+    story.tell(Injected, fault="F7", action="clock_ahead", worker="*", seconds=seconds, hurts=False)
+
+
+@pytest.mark.parametrize("lasts", [30.0, 0.5])
+def test_an_hour_that_was_set_is_no_hour_that_was_waited(lasts: float) -> None:
+    story = Story()
+    story.ask(1)
+    set_clock(story, lasts)
+    story.pass_time(5.0)
+    told_late(story, 1)
+    assert broken_by(story, explains=EXPLAINED) == []
+
+
+def test_a_clock_that_was_right_all_the_time_is_believed() -> None:
+    story = Story()
+    set_clock(story, 0.5)
+    story.pass_time(5.0)
+    story.ask(1)
+    story.pass_time(5.0)
+    told_late(story, 1)
+    assert broken_by(story, explains=EXPLAINED) == ["I6"]
+
+
+def test_a_turn_that_seems_to_go_on_for_an_hour_was_not_cut_off() -> None:
+    story = Story()
+    story.ask(1)
+    story.begin(1)
+    story.part(1)
+    set_clock(story, 30.0)
+    told_late(story, 1)
+    assert broken_by(story, explains=EXPLAINED) == []
+
+
+def test_the_fault_names_what_the_judges_look_for() -> None:
+    assert {stroke.kind for stroke in strokes_of("F7") if stroke.kind.startswith(CLOCK)} == {
+        "clock_ahead",
+        "clock_behind",
+    }
