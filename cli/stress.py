@@ -68,8 +68,16 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
     metavar="FILE",
     help="Write all figures to a file.",
 )
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    default=Path("artefacts/stress.html"),
+    show_default=True,
+    help="Write a page that shows what came of it.",
+)
 @click.pass_context
-def stress(ctx: click.Context, /, attach: str | None, json_file: Path | None, **wish: Any) -> None:
+def stress(ctx: click.Context, /, attach: str | None, json_file: Path | None, report: Path, **wish: Any) -> None:
     """Drive a pool hard, harm it, and check from outside what it promises; 1 when a promise was broken.
 
     A supervisor of its own with real workers, unless --attach names another one.
@@ -77,7 +85,8 @@ def stress(ctx: click.Context, /, attach: str | None, json_file: Path | None, **
     from stress.command import stress as run
     from stress.plan import Wish
 
-    ctx.exit(run(Wish(**{**wish, "load": wish["load"].upper()}), attach=_socket(attach), json_file=json_file))
+    made = Wish(**{**wish, "load": wish["load"].upper()})
+    ctx.exit(run(made, attach=_socket(attach), json_file=json_file, report=report))
 
 
 def _socket(attach: str | None) -> Path | None:

@@ -27,12 +27,16 @@ INVARIANTS = {
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
-    """A broken promise: which, when it was seen, in a sentence, and the facts that show it, in their order."""
+    """A broken promise: which, when it was seen, in a sentence, and what was seen around it, in order.
+
+    ``shortest``: the fewest facts that show it, for the first of each invariant, where they were found.
+    """
 
     invariant: str
     t: float
     what: str
     history: tuple[Fact, ...] = ()
+    shortest: tuple[Fact, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +86,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. ``fates``: how many requests came to which end; ``faults``: in the order in which they were injected.
 
     ``machine``: name to value (CPUs, memory, kernel, Python). ``violations`` are the first ones of each invariant, the
-    verdicts count all of them.
+    verdicts count all of them. ``harms``: how often a request was ``lost`` or ``duplicated``, or had ``foreign`` words;
+    what is 0 is left out.
     """
 
     plan: Plan
@@ -97,6 +102,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...]
     violations: tuple[Violation, ...]
     series: tuple[Second, ...]
+    harms: dict[str, int] = {}
     log: str = ""
     """Where the supervisor's log was left, where it was."""
 

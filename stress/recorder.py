@@ -3,13 +3,16 @@
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import msgspec
 
 from stress.checker import Checker, Rules
 from stress.facts import Fact
 from stress.meter import Meter
-from stress.outcome import Result
+from stress.outcome import Result, Violation
 from stress.plan import Plan
+from stress.shrink import shrink
 
 __all__ = ["Recorder"]
 
@@ -20,6 +23,7 @@ class Recorder:
     def __init__(self, plan: Plan, rules: Rules) -> None:
         self.plan = plan
         self.checker = Checker(rules)
+        self._rules = rules
         self.meter = Meter(plan.ramp, plan.calm)
         self.listeners: list[Callable[[Fact], None]] = []
         self._began_at = time.time()
@@ -54,10 +58,19 @@ class Recorder:
             calm_latencies=self.meter.calm_latencies,
             faults=tuple(self.meter.faults),
             verdicts=self.checker.verdicts(),
-            violations=tuple(self.checker.violations),
+            violations=tuple(self._violations()),
+            harms=dict(self.checker.harms),
             series=tuple(self.meter.series),
             log=log,
         )
+
+    def _violations(self) -> Iterator[Violation]:
+        """The first of each invariant with the shortest history that shows it, which may take some seconds each."""
+        evidence = dict(self.checker.evidence)
+        for violation in self.checker.violations:
+            first = evidence.pop(violation.invariant, None)
+            found = [] if first is None else shrink(first, self._rules, likely=violation.history)
+            yield msgspec.structs.replace(violation, shortest=tuple(found))
 
 
 def _machine_facts() -> dict[str, str | int | float]:

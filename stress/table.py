@@ -52,6 +52,8 @@ def _figures(result: Result) -> Table:
     table.add_row("time", f"{result.seconds:.1f} s{lives}")
     fates = (f"{count:,} {fate}" for fate, count in sorted(result.fates.items(), key=lambda each: -each[1]))
     table.add_row("requests", f"{result.requests:,}: {', '.join(fates)}")
+    harms = (f"{result.harms.get(harm, 0):,} {harm}" for harm in ("lost", "duplicated", "foreign"))
+    table.add_row("", ", ".join(harms))
     faults = Counter(f"{fault.fault} {fault.action}" for fault in result.faults)
     table.add_row("faults", ", ".join(f"{count:,} {name}" for name, count in sorted(faults.items())) or "none")
     table.add_row("beyond the turn", _latencies(result.latencies))
@@ -92,10 +94,11 @@ def _first_of_each(violations: tuple[Violation, ...]) -> list[Violation]:
 def _story(violation: Violation) -> Iterator[Text]:
     yield Text()
     yield Text(f"{violation.invariant} at {violation.t:.3f} s: {violation.what}", "bold red")
-    left_out = len(violation.history) - _SHOWN_FACTS
+    history = violation.shortest or violation.history
+    left_out = len(history) - _SHOWN_FACTS
     if left_out > 0:
         yield Text(f"  ({left_out} earlier facts, see --json)", "dim")
-    for fact in violation.history[-_SHOWN_FACTS:]:
+    for fact in history[-_SHOWN_FACTS:]:
         yield Text(f"  {_fact_line(fact)}")
 
 

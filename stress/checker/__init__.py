@@ -1,7 +1,8 @@
 """The judges of the invariants: from what is seen from outside to what is wrong. Pure."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from stress.checker.book import Book
 from stress.checker.judge import Blame, Judge, Rules
@@ -13,7 +14,7 @@ from stress.checker.workers import AtMost, ComesBack, LeftAlone, TrueStatus
 from stress.facts import Fact, Injected, LifeBegan, LifeEnded
 from stress.outcome import INVARIANTS, Verdict, Violation
 
-__all__ = ["Checker", "Rules", "judge", "quantile"]
+__all__ = ["Checker", "Evidence", "Rules", "judge", "quantile", "shows"]
 
 _JUDGES: tuple[type[Judge], ...] = (
     *(OneOutcome, Apart, AtMost, NothingLeft, InOrder, InTime),
@@ -27,12 +28,26 @@ _SURROUNDINGS = 30.0
 """Faults so many seconds before belong to the history of a broken promise."""
 
 
+class Evidence(NamedTuple):
+    """What a judge said of the last of ``facts``, which are those that were kept of what was seen until then."""
+
+    invariant: str
+    t: float
+    blame: Blame
+    facts: Sequence[Fact]
+
+
 class Checker:
-    """Shows every fact to every judge; ``violations`` are the first of each invariant."""
+    """Shows every fact to every judge; ``violations`` are the first of each invariant.
+
+    ``evidence`` has the very first of each. ``harms`` counts what became of requests that must not.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self.violations: list[Violation] = []
         self.broken: Counter[str] = Counter()
+        self.harms: Counter[str] = Counter()
+        self.evidence: dict[str, Evidence] = {}
         self._judges = [kind(rules) for kind in _JUDGES]
         self._book = Book()
         self._facts: deque[Fact] = deque(maxlen=_KEPT_FACTS)
@@ -60,6 +75,10 @@ class Checker:
 
     def _note(self, invariant: str, t: float, blame: Blame) -> None:
         self.broken[invariant] += 1
+        if blame.harm:
+            self.harms[blame.harm] += 1
+        if invariant not in self.evidence:
+            self.evidence[invariant] = Evidence(invariant, t, blame, tuple(self._facts))
         if self.broken[invariant] <= _KEPT_VIOLATIONS:
             history = tuple(self._history(t, blame))
             self.violations.append(Violation(invariant=invariant, t=t, what=blame.what, history=history))
@@ -100,3 +119,14 @@ def judge(facts: Iterable[Fact], rules: Rules) -> list[Violation]:
     for fact in facts:
         checker.see(fact)
     return checker.violations
+
+
+def shows(facts: Iterable[Fact], rules: Rules, evidence: Evidence) -> bool:
+    """Whether the judge says the very same of this history, at the same moment."""
+    (kind,) = (each for each in _JUDGES if each.invariant == evidence.invariant)
+    judging, book = kind(rules), Book()
+    for fact in facts:
+        if any(blame == evidence.blame and fact.t == evidence.t for blame in judging.see(fact, book)):
+            return True
+        book.take(fact)
+    return False

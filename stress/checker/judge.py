@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from stress.checker.book import Book
 from stress.facts import Fact
 
-__all__ = ["Blame", "Judge", "Rules"]
+__all__ = ["Blame", "Harm", "Judge", "Rules"]
+
+Harm = Literal["lost", "duplicated", "foreign"]
+"""What became of a request that must not: no outcome, more than one, words of another session."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +45,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(NamedTuple):
-    """A broken promise: in a sentence, and which requests, workers (by name) and pids it is about."""
+    """A broken promise: in a sentence, which requests, workers (by name) and pids it is about, and the harm done."""
 
     what: str
     numbers: tuple[int, ...] = ()
     worker: str = ""
     pids: tuple[int, ...] = ()
+    harm: Harm | None = None
 
 
 class Judge:

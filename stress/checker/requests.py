@@ -54,9 +54,10 @@ class OneOutcome(Judge):
         elif isinstance(fact, Accepted):
             return  # an answer that was lost is asked for again, also after the outcome
         elif entry.ended is not None:
-            yield Blame(f"request {fact.number} was {name} after it had ended: {entry.reason} {entry.code}", number)
+            what = f"request {fact.number} was {name} after it had ended: {entry.reason} {entry.code}"
+            yield Blame(what, number, harm="duplicated")
         elif isinstance(fact, Started) and entry.started is not None:
-            yield Blame(f"request {fact.number} was started twice", number)
+            yield Blame(f"request {fact.number} was started twice", number, harm="duplicated")
         elif not isinstance(fact, Started):
             self.checked += 1
             code = fact.code or getattr(fact, "reason", "")
@@ -73,7 +74,8 @@ class OneOutcome(Judge):
     def _count_prompts(self, fact: Transcribed, entry: Entry | None) -> Iterator[Blame]:
         self.checked += 1
         if fact.own > 1:
-            yield Blame(f"request {fact.number} stands {fact.own} times in its transcript", (fact.number,))
+            what = f"request {fact.number} stands {fact.own} times in its transcript"
+            yield Blame(what, (fact.number,), harm="duplicated")
         if entry is not None and entry.reason == "completed" and fact.own == 0:
             yield Blame(f"request {fact.number} was completed and stands in no transcript", (fact.number,))
 
@@ -86,7 +88,8 @@ class Apart(Judge):
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
         """Judge what answers and transcripts say."""
         if isinstance(fact, Transcribed) and fact.foreign:
-            yield Blame(f"the prompt of request {fact.number} stands in another session's transcript", (fact.number,))
+            what = f"the prompt of request {fact.number} stands in another session's transcript"
+            yield Blame(what, (fact.number,), harm="foreign")
         if not isinstance(fact, Answered):
             return
         number = (fact.number,)
@@ -96,9 +99,11 @@ class Apart(Judge):
             yield Blame(f"request {fact.number} of session {session} was answered in {fact.session}", number)
         foreign = [other for other in fact.said if book.sessions.get(other) != session]
         if foreign:
-            yield Blame(f"the answer to request {fact.number} has words of {foreign}", (*number, *foreign))
+            what = f"the answer to request {fact.number} has words of {foreign}"
+            yield Blame(what, (*number, *foreign), harm="foreign")
         if fact.strange:
-            yield Blame(f"the answer to request {fact.number} has words that nobody said: {fact.strange}", number)
+            what = f"the answer to request {fact.number} has words that nobody said: {fact.strange}"
+            yield Blame(what, number, harm="foreign")
         entry = book.entries.get(fact.number)
         if fact.reason == "completed" and entry is not None and not entry.asked.wicked:
             yield from self._look_for_its_own(fact, entry, book)
@@ -115,13 +120,13 @@ class Apart(Judge):
 
 def _look_for_promise(fact: Forgotten, entry: Entry | None) -> Iterator[Blame]:
     if entry is None or entry.accepted is not None:
-        yield Blame(f"request {fact.number} was accepted, and then nobody knew of it", (fact.number,))
+        yield Blame(f"request {fact.number} was accepted, and then nobody knew of it", (fact.number,), harm="lost")
 
 
 def _name_open(book: Book) -> Iterator[Blame]:
     for number, entry in book.entries.items():
         if entry.ended is None:
-            yield Blame(f"request {number} has no outcome: {_how_far(entry)}", (number,))
+            yield Blame(f"request {number} has no outcome: {_how_far(entry)}", (number,), harm="lost")
 
 
 def _how_far(entry: Entry) -> str:

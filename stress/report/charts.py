@@ -1,0 +1,192 @@
+"""Charts over the time of a run as inline SVG that is as wide as there is room, with labels in HTML beside it. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from stress.outcome import Violation
+from stress.report.axes import Axis
+from stress.report.figures import many
+from stress.report.markup import NOTHING, Markup, join, shown, tag
+from stress.report.slots import Slot
+
+__all__ = ["Background", "Line", "chart", "strip"]
+
+_WIDTH = 1000
+_HEIGHT = 100
+_BOX = f"0 0 {_WIDTH} {_HEIGHT}"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line: what it shows of each slot, None where there is nothing; ``tone`` is its colour's name in the style.
+
+    ``summary`` says in words what the line comes to. ``is_filled``: down to the axis.
+    """
+
+    name: str
+    tone: str
+    summary: str
+    values: tuple[float | None, ...]
+    is_filled: bool = False
+
+
+class Background(msgspec.Struct, frozen=True):
+    """What all charts of a run share: the slots, the axis of time, and where promises were broken."""
+
+    slots: Sequence[Slot]
+    time: Axis
+    violations: Sequence[Violation]
+
+    def x(self, t: float) -> float:
+        """Where the time is."""
+        return round(_WIDTH * self.time.share(t), 1)
+
+
+def chart(
+    title: str,
+    background: Background,
+    amount: Axis,
+    lines: Sequence[Line],
+    say: Callable[[float], str],
+    *,
+    limit: float | None = None,
+) -> Markup:
+    """A figure: its title and what each line is, the lines, the marks of faults and of what broke.
+
+    ``say`` writes a value; ``limit`` is drawn as a line that should not be crossed.
+    """
+    summary = "; ".join(f"{line.name} {line.summary}" for line in lines)
+    drawing = tag(
+        "svg",
+        *_grid(),
+        *_fault_marks(background),
+        *(_drawn(line, background, amount) for line in lines),
+        *([] if limit is None else [_level("limit", _y(amount, limit))]),
+        *_violation_marks(background),
+        *_hints(background, lines, say),
+        class_="plot",
+        viewBox=_BOX,
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=f"{title}: {summary}",
+    )
+    return tag(
+        "figure",
+        tag("figcaption", tag("h3", title), _legend(lines)),
+        tag("div", _labels("y-labels", reversed(amount.labels)), drawing, class_="frame"),
+        _labels("x-labels", background.time.labels),
+        class_="chart",
+    )
+
+
+def strip(label: str, background: Background, spans: Sequence[tuple[float, float]], tone: str) -> Markup:
+    """A low drawing of when something happened: ``(begin, seconds)`` each. Those too near to be told apart are one."""
+    return tag(
+        "svg",
+        *(
+            tag("rect", x=left, y=0, width=round(right - left, 1), height=_HEIGHT, class_=tone)
+            for left, right in _merged(background, spans)
+        ),
+        class_="strip",
+        viewBox=_BOX,
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _merged(background: Background, spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    least = _WIDTH / 250
+    merged: list[tuple[float, float]] = []
+    for begin, seconds in sorted(spans):
+        left = background.x(begin)
+        right = min(float(_WIDTH), max(left + least, background.x(begin + seconds)))
+        if merged and left - merged[-1][1] < least / 2:
+            merged[-1] = (merged[-1][0], max(right, merged[-1][1]))
+        else:
+            merged.append((left, right))
+    return merged
+
+
+def _labels(place: str, labels: Iterator[str] | Sequence[str]) -> Markup:
+    return tag("div", *(tag("span", label) for label in labels), class_=place, aria_hidden="true")
+
+
+def _legend(lines: Sequence[Line]) -> Markup:
+    keys = (tag("li", tag("i", class_=f"key {line.tone}"), f"{line.name} ", tag("b", line.summary)) for line in lines)
+    return tag("ul", *keys, class_="legend")
+
+
+def _y(amount: Axis, value: float) -> float:
+    return round(_HEIGHT * (1 - amount.share(value)), 1)
+
+
+def _level(kind: str, y: float) -> Markup:
+    return tag("line", x1=0, y1=y, x2=_WIDTH, y2=y, class_=kind)
+
+
+def _grid() -> Iterator[Markup]:
+    return (_level("grid", y) for y in (0, _HEIGHT / 2, _HEIGHT))
+
+
+def _fault_marks(background: Background) -> Iterator[Markup]:
+    for slot in background.slots:
+        if slot.faults:
+            left, right = background.x(slot.begin), background.x(slot.begin + slot.seconds)
+            yield tag("rect", x=left, y=0, width=round(right - left, 1), height=_HEIGHT, class_="fault-time")
+            yield tag("rect", x=left, y=0, width=round(right - left, 1), height=4, class_="fault-mark")
+
+
+def _violation_marks(background: Background) -> Iterator[Markup]:
+    for violation in background.violations:
+        x = background.x(violation.t)
+        yield tag("line", x1=x, y1=0, x2=x, y2=_HEIGHT, class_="broken-mark")
+
+
+def _drawn(line: Line, background: Background, amount: Axis) -> Markup:
+    stretches = list(_stretches(line, background, amount))
+    parts = [tag("path", d=_area(stretch), class_=f"area {line.tone}") for stretch in stretches if line.is_filled]
+    path = "".join(_path(stretch) for stretch in stretches)
+    return join([*parts, tag("path", d=path, class_=f"line {line.tone}")]) if path else NOTHING
+
+
+def _stretches(line: Line, background: Background, amount: Axis) -> Iterator[list[tuple[float, float]]]:
+    """The points without those where there was nothing to measure, which part them."""
+    stretch: list[tuple[float, float]] = []
+    for slot, value in zip(background.slots, line.values, strict=True):
+        if value is not None:
+            stretch.append((background.x(slot.begin + slot.seconds / 2), _y(amount, value)))
+        elif stretch:
+            yield stretch
+            stretch = []
+    if stretch:
+        yield stretch
+
+
+def _path(stretch: Sequence[tuple[float, float]]) -> str:
+    """One point alone is a line of no length: a dot."""
+    first, *others = stretch
+    return f"M{first[0]:g} {first[1]:g}" + ("".join(f"L{x:g} {y:g}" for x, y in others) or "h0")
+
+
+def _area(stretch: Sequence[tuple[float, float]]) -> str:
+    return f"{_path(stretch)}L{stretch[-1][0]:g} {_HEIGHT}L{stretch[0][0]:g} {_HEIGHT}Z"
+
+
+def _hints(background: Background, lines: Sequence[Line], say: Callable[[float], str]) -> Iterator[Markup]:
+    """What a pointer that rests on a slot is told."""
+    broken = sorted(background.violations, key=lambda each: each.t)
+    for number, slot in enumerate(background.slots):
+        left, end = background.x(slot.begin), slot.begin + slot.seconds
+        told = [f"{line.name} {say(value)}" for line in lines if (value := line.values[number]) is not None]
+        told += [many(slot.faults, "fault")] if slot.faults else []
+        told += [f"{each.invariant}: {shown(each.what, 100)}" for each in broken if slot.begin <= each.t < end]
+        yield tag(
+            "rect",
+            tag("title", f"{slot.begin} s: {', '.join(told)}"),
+            x=left,
+            y=0,
+            width=round(background.x(end) - left, 1),
+            height=_HEIGHT,
+            class_="hint",
+        )

@@ -1,0 +1,241 @@
+"""The parts of the report beside its charts: verdict, what broke, figures, promises, faults, machine. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from stress.facts import Fact
+from stress.outcome import Latencies, Result, Verdict, Violation
+from stress.plan import FAULTS, LOADS
+from stress.report.figures import count, duration, many, mebibytes, moment
+from stress.report.markup import NOTHING, Markup, shown, tag
+from stress.report.telling import tell
+
+__all__ = ["State", "broken_promises", "cards", "ends", "header", "machine", "promises", "state_of"]
+
+_MOST_FACTS = 60
+_FIRST_FACTS = 20
+_MOST_ROWS = 30
+
+State = Literal["GREEN", "RED", "EMPTY"]
+"""``GREEN``, ``RED``, or ``EMPTY`` where nothing was looked at, which proves nothing."""
+
+
+def state_of(result: Result) -> State:
+    """What is said at a glance."""
+    if not result.is_green:
+        return "RED"
+    return "GREEN" if any(verdict.checked for verdict in result.verdicts) else "EMPTY"
+
+
+def header(result: Result) -> Markup:
+    """Green or red, what was run, and the command that does it again."""
+    state = state_of(result)
+    plan = result.plan
+    began = datetime.fromtimestamp(result.began_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return tag(
+        "header",
+        tag(
+            "div",
+            tag("p", {"GREEN": "✓ ", "RED": "✗ ", "EMPTY": "? "}[state], state, class_="state"),
+            tag("div", tag("h1", _headline(result, state)), tag("p", _size(result)), class_="says"),
+            class_=f"verdict {state.lower()}",
+        ),
+        tag(
+            "dl",
+            *_row("Load", f"{plan.load}, at full size: {LOADS[plan.load]}"),
+            *_row("Faults", "; ".join(f"{name}: {FAULTS.get(name, '')}" for name in plan.faults) or "none"),
+            *_row("Size", _plan_size(result)),
+            *_row("Began", f"{began}, took {duration(result.seconds)}"),
+            *_row("Seed", str(plan.seed)),
+            class_="plan",
+        ),
+        tag("p", "The same choices again:"),
+        tag("pre", tag("code", plan.command), class_="command", tabindex=0, aria_label="The command that repeats it"),
+        tag("p", f"What the supervisor left: {shown(result.log)}") if result.log else NOTHING,
+    )
+
+
+def _headline(result: Result, state: State) -> str:
+    if state == "EMPTY":
+        return "Nothing was looked at"
+    broken = [verdict.invariant for verdict in result.verdicts if verdict.broken]
+    if not broken:
+        return "Every promise kept"
+    return f"{len(broken)} of {len(result.verdicts)} promises broken: {', '.join(broken)}"
+
+
+def _size(result: Result) -> str:
+    faults = sum(each.faults for each in result.series)
+    checked = sum(verdict.checked for verdict in result.verdicts)
+    return f"{many(_asked(result), 'request')}, {many(faults, 'fault')}, looked at {many(checked, 'time')}"
+
+
+def _plan_size(result: Result) -> str:
+    plan = result.plan
+    front_ends = f", {plan.front_ends:,} front ends" if plan.front_ends else ""
+    lives = f", {result.lives} supervisors one after the other" if result.lives > 1 else ""
+    return (
+        f"{plan.sessions:,} sessions, {plan.workers} workers, {len(plan.roles)} profiles{front_ends}, "
+        f"{plan.rate:g} requests a second, turns of {duration(plan.turn)}{lives}"
+    )
+
+
+def _asked(result: Result) -> int:
+    return sum(each.asked for each in result.series)
+
+
+def _row(name: str, value: str) -> tuple[Markup, Markup]:
+    return tag("dt", name), tag("dd", shown(value))
+
+
+# --- what broke -------------------------------------------------------------------------------------------------------
+
+
+def broken_promises(result: Result) -> Markup:
+    """The first violation of each promise with the shortest history that shows it; nothing where all were kept."""
+    if not result.violations:
+        return NOTHING
+    by_promise: dict[str, list[Violation]] = {}
+    for violation in result.violations:
+        by_promise.setdefault(violation.invariant, []).append(violation)
+    counted = {verdict.invariant: verdict.broken for verdict in result.verdicts}
+    stories = (_story(found, counted.get(name, 0)) for name, found in by_promise.items())
+    return tag("section", tag("h2", "What broke"), *stories, class_="broken")
+
+
+def _story(found: Sequence[Violation], broken: int) -> Markup:
+    first, *others = found
+    is_short = bool(first.shortest)
+    parts = [
+        tag("h3", f"{first.invariant} at {moment(first.t)}: ", shown(first.what)),
+        tag("p", "The shortest history that shows it:" if is_short else "What was seen before it:", class_="note"),
+        _history(first.shortest or first.history, first.t),
+    ]
+    if is_short:
+        around = tag("summary", "What else was seen of them, and the faults before")
+        parts.append(tag("details", around, _history(first.history, first.t)))
+    if others:
+        rows = (tag("li", f"{moment(each.t)}: ", shown(each.what)) for each in others)
+        summary = tag("summary", f"{count(broken - 1)} more of {first.invariant}, the first of them")
+        parts.append(tag("details", summary, tag("ul", *rows)))
+    return tag("article", *parts)
+
+
+def _history(facts: Sequence[Fact], end: float) -> Markup:
+    rows = [_fact(fact, end) for fact in facts]
+    if len(rows) > _MOST_FACTS:
+        left_out = f"{len(rows) - _MOST_FACTS} facts left out; --json has all"
+        last = len(rows) - (_MOST_FACTS - _FIRST_FACTS)
+        rows = [*rows[:_FIRST_FACTS], tag("tr", tag("td"), tag("td"), tag("td", left_out)), *rows[last:]]
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("at", "before", "what was seen")))
+    return _scrolled("History", tag("table", tag("thead", head), tag("tbody", *rows), class_="history"))
+
+
+def _fact(fact: Fact, end: float) -> Markup:
+    before = duration(end - fact.t)
+    kind = type(fact).__name__.lower()
+    return tag(
+        "tr",
+        tag("td", moment(fact.t), class_="number"),
+        tag("td", before, class_="number"),
+        tag("td", shown(tell(fact))),
+        class_=f"fact {kind}",
+    )
+
+
+def _scrolled(label: str, table: Markup) -> Markup:
+    """What is too wide scrolls within its frame, with the keyboard too."""
+    return tag("div", table, class_="scroll", tabindex=0, role="group", aria_label=label)
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def cards(result: Result) -> Markup:
+    """The figures that matter most."""
+    completed = result.fates.get("completed", 0)
+    harms = result.harms
+    sizes = [each.rss for each in result.series]
+    workers = max((each.workers for each in result.series), default=0)
+    shown_cards = [
+        _card("asked", count(_asked(result))),
+        _card("answered", count(completed)),
+        _card("failed", count(result.requests - completed), "ended with an error"),
+        _card("lost", count(harms.get("lost", 0)), "have no outcome", is_bad=bool(harms.get("lost"))),
+        _card(
+            "duplicated", count(harms.get("duplicated", 0)), "told or sent twice", is_bad=bool(harms.get("duplicated"))
+        ),
+        _card(
+            "foreign words", count(harms.get("foreign", 0)), "in answers of others", is_bad=bool(harms.get("foreign"))
+        ),
+        _latency("beyond the turn", result.latencies),
+        _latency("before any fault", result.calm_latencies),
+        _card("faults injected", count(sum(each.faults for each in result.series))),
+        _card("workers at most", count(workers), f"{result.plan.workers} may be"),
+        _card(
+            "supervisor at most",
+            mebibytes(max(sizes, default=0)),
+            "1 life" if result.lives == 1 else f"{result.lives} lives",
+        ),
+    ]
+    return tag("section", tag("h2", "Figures"), tag("dl", *filter(None, shown_cards), class_="cards"))
+
+
+def _card(name: str, value: str, about: str = "", *, is_bad: bool = False) -> Markup:
+    note = tag("dd", about, class_="about") if about else NOTHING
+    return tag("div", tag("dt", name), tag("dd", value, class_="value"), note, class_="bad" if is_bad else None)
+
+
+def _latency(name: str, latencies: Latencies) -> Markup:
+    if not latencies.count:
+        return NOTHING
+    most = f"p99 {duration(latencies.p99)}, at most {duration(latencies.max)}"
+    return _card(f"p50 {name}", duration(latencies.p50), most)
+
+
+def promises(verdicts: Sequence[Verdict]) -> Markup:
+    """Each invariant: how often it was looked at, how often it was found broken."""
+    names = ("", "promise", "looked at", "broken")
+    head = tag("tr", *(tag("th", name, scope="col") if name else tag("td") for name in names))
+    rows = (_promise(verdict) for verdict in verdicts)
+    table = tag("table", tag("thead", head), tag("tbody", *rows), class_="promises")
+    return tag("section", tag("h2", "Promises"), _scrolled("Promises", table))
+
+
+def _promise(verdict: Verdict) -> Markup:
+    kind, mark = ("broken", "✗") if verdict.broken else ("kept", "✓") if verdict.checked else ("unseen", "-")
+    note = tag("span", shown(verdict.note), class_="note") if verdict.note else NOTHING
+    return tag(
+        "tr",
+        tag("th", tag("span", mark, class_="mark", aria_hidden="true"), f" {verdict.invariant}", scope="row"),
+        tag("td", shown(verdict.title), " ", note),
+        tag("td", count(verdict.checked) if verdict.checked else "never", class_="number"),
+        tag("td", count(verdict.broken), class_="number"),
+        class_=kind,
+    )
+
+
+def ends(fates: Mapping[str, int]) -> Markup:
+    """How many requests came to which end."""
+    ordered = Counter(fates).most_common()
+    rows = [(shown(name), count(number)) for name, number in ordered[:_MOST_ROWS]]
+    if len(ordered) > _MOST_ROWS:
+        rows.append(("other ends", count(sum(number for _, number in ordered[_MOST_ROWS:]))))
+    return tag("section", tag("h2", "How requests ended"), _pairs(rows)) if rows else NOTHING
+
+
+def machine(facts: Mapping[str, str | int | float]) -> Markup:
+    """What the figures depend on."""
+    rows = [(shown(name.replace("_", " ")), shown(str(value))) for name, value in list(facts.items())[:_MOST_ROWS]]
+    return tag("section", tag("h2", "Machine"), _pairs(rows)) if rows else NOTHING
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> Markup:
+    return tag("dl", *_terms(rows), class_="pairs")
+
+
+def _terms(rows: Sequence[tuple[str, str]]) -> Iterator[Markup]:
+    for name, value in rows:
+        yield tag("div", tag("dt", name), tag("dd", value))

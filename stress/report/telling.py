@@ -1,0 +1,142 @@
+"""Each fact in a sentence, for whoever reads how a promise was broken. Pure."""
+
+from typing import assert_never
+
+from stress.facts import (
+    Accepted,
+    Answered,
+    Asked,
+    Delayed,
+    Disordered,
+    Emptied,
+    Fact,
+    Figures,
+    Forgotten,
+    Injected,
+    Left,
+    LifeBegan,
+    LifeEnded,
+    Moved,
+    Processes,
+    Refused,
+    Remembered,
+    Silence,
+    Started,
+    Stranger,
+    Told,
+    Transcribed,
+)
+from stress.report.figures import duration, many, mebibytes
+
+__all__ = ["tell"]
+
+_Request = Asked | Accepted | Refused | Started | Answered | Remembered | Forgotten | Transcribed
+_NAMED = 6
+
+
+def tell(fact: Fact) -> str:
+    """What was seen, without the time."""
+    match fact:
+        case Asked() | Accepted() | Refused() | Started() | Answered() | Remembered() | Forgotten() | Transcribed():
+            said = f"request {fact.number} {_of_request(fact)}"
+        case Moved() | Processes() | Figures() | LifeBegan() | LifeEnded() | Left() | Emptied():
+            said = _of_pool(fact)
+        case Injected():
+            said = _of_fault(fact)
+        case Stranger():
+            became = "was signalled" if fact.signalled else "was let alone"
+            said = f"a stranger with the pid {fact.pid} of a dead worker {became}"
+        case Told():
+            slowly = ", which reads slowly," if fact.slow else ""
+            said = f"front end {fact.front_end}{slowly} heard of an outcome after {duration(fact.seconds)}"
+        case Disordered():
+            said = f"the stream of events broke its promise: {fact.what}"
+        case Delayed():
+            said = f"the machine was up to {duration(fact.seconds)} late"
+        case Silence():
+            said = "the end: nobody waits any longer"
+        case _:
+            assert_never(fact)
+    return said
+
+
+def _of_request(fact: _Request) -> str:
+    match fact:
+        case Asked():
+            wicked = ", of a worker that misbehaves" if fact.wicked else ""
+            said = (
+                f"is asked in session {fact.session}, profile {fact.profile}, priority {fact.priority}, "
+                f"at most {duration(fact.timeout)}, its turn takes {duration(fact.turn)}{wicked}"
+            )
+        case Accepted():
+            said = "is accepted"
+        case Refused():
+            said = f"is refused: {fact.code}"
+        case Started():
+            said = f"begins on {fact.worker}"
+        case Answered():
+            said = f"ends in session {fact.session}: {_outcome(fact)}{_words(fact)}"
+        case Remembered():
+            said = f"is remembered as {_outcome(fact)}"
+        case Forgotten():
+            said = "is unknown to the supervisor"
+        case Transcribed():
+            said = f"stands {many(fact.own, 'time')} in its own transcript, {many(fact.foreign, 'time')} in others"
+        case _:
+            assert_never(fact)
+    return said
+
+
+def _outcome(fact: Answered | Remembered) -> str:
+    return f"{fact.reason} {fact.code}".strip()
+
+
+def _words(fact: Answered) -> str:
+    said = f", with the words of {_some(fact.said)}" if fact.said else ""
+    return f"{said}, and words of nobody: {_some(fact.strange)}" if fact.strange else said
+
+
+def _of_pool(fact: Moved | Processes | Figures | LifeBegan | LifeEnded | Left | Emptied) -> str:
+    match fact:
+        case Moved():
+            parts = (fact.what.replace("_", " "), fact.session, fact.worker, f"({fact.why})" if fact.why else "")
+            said = f"the supervisor says: {' '.join(filter(None, parts))}"
+        case Processes():
+            zombies = f", not waited for: {_some(fact.zombies)}" if fact.zombies else ""
+            size = "" if fact.rss is None else f"; the supervisor has {mebibytes(fact.rss)}, {fact.fds} files"
+            said = f"{_workers(tuple(worker.pid for worker in fact.workers))} in /proc{zombies}{size}"
+        case Figures():
+            waiting = f", {len(fact.waiting)} waiting" if fact.waiting else ""
+            sums = f"{fact.grants} grants, {fact.releases} released, {fact.lost} lost, {fact.active} active"
+            known = tuple(worker.pid for worker in fact.workers if worker.pid is not None)
+            said = f"status ({fact.mode}): {_workers(known)}{waiting}; {sums}"
+        case LifeBegan():
+            said = f"supervisor {fact.life} is ready, pid {fact.supervisor}"
+        case LifeEnded():
+            said = f"supervisor {fact.life} ended with {fact.code}, {'as told' if fact.told else 'by itself'}"
+        case Left():
+            said = f"{len(fact.pids)} processes are left {duration(fact.seconds)} later: {_some(fact.pids)}"
+        case Emptied():
+            said = (
+                f"all is done: {fact.workers} workers, {fact.zombies} zombies, {fact.fds} files "
+                f"({fact.fds_before} at the beginning), {mebibytes(fact.rss)}"
+            )
+        case _:
+            assert_never(fact)
+    return said
+
+
+def _of_fault(fault: Injected) -> str:
+    whom = {"": "", "*": " to all workers"}.get(fault.worker, f" to {fault.worker}")
+    pid = f", pid {fault.pid}" if fault.pid else ""
+    lasting = f", for {duration(fault.seconds)}" if fault.seconds else ""
+    return f"fault {fault.fault}: {fault.action}{whom}{pid}{lasting}"
+
+
+def _workers(pids: tuple[int, ...]) -> str:
+    return f"{many(len(pids), 'worker')}{f' ({_some(pids)})' if pids else ''}"
+
+
+def _some(things: tuple[int, ...] | tuple[str, ...]) -> str:
+    more = f" and {len(things) - _NAMED} more" if len(things) > _NAMED else ""
+    return ", ".join(str(thing) for thing in things[:_NAMED]) + more

@@ -1,0 +1,98 @@
+"""The shortest history that still shows a broken promise: delta debugging, with the judge as the oracle. Pure."""
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain
+
+from stress.checker import Evidence, Rules, shows
+from stress.facts import Asked, Fact
+
+__all__ = ["shrink"]
+
+_MOST_JUDGED = 2_000_000
+"""Facts that are judged again for one broken promise, some seconds' worth; the best found until then is taken."""
+
+
+def shrink(evidence: Evidence, rules: Rules, *, likely: Sequence[Fact] = (), budget: int = _MOST_JUDGED) -> list[Fact]:
+    """Of the facts before a broken promise those without any of which it would not be seen.
+
+    The same promise has to break in the same way, about the same requests and workers, at the same moment; and a
+    request that is left in is left in from its beginning on. ``likely``: facts that may do on their own, tried first.
+    Where ``budget`` judged facts do not lead to the end there are more than needed; empty where not even all of them
+    show it, because it began before what was kept.
+    """
+    search = _Search(evidence, rules, budget)
+    kept: Sequence[Fact] = evidence.facts
+    if likely and search.does(likely):
+        kept = likely
+    elif not search.does(kept):
+        return []
+    for key in (_kind, _subject, _itself):
+        kept = search.shortened(kept, key)
+    return list(kept)
+
+
+class _Search:
+    """The histories that are tried for one broken promise, and how much may still be tried."""
+
+    def __init__(self, evidence: Evidence, rules: Rules, budget: int) -> None:
+        self._evidence = evidence
+        self._rules = rules
+        self._left = budget
+        self._asked = {fact.number for fact in evidence.facts if isinstance(fact, Asked)}
+
+    def does(self, facts: Sequence[Fact]) -> bool:
+        """Whether these facts show it."""
+        self._left -= len(facts)
+        return shows(facts, self._rules, self._evidence) and self._begins_well(facts)
+
+    def shortened(self, facts: Sequence[Fact], key: Callable[[int, Fact], Hashable]) -> Sequence[Fact]:
+        """The facts without the groups, by ``key``, that are not needed: ever smaller runs of groups are left out."""
+        groups = _grouped(facts, key)
+        size = max(1, len(groups) // 2)
+        while True:
+            fewer = self._swept(facts, groups, size)
+            if self._left <= 0 or (size == 1 and len(fewer) == len(groups)):
+                return [facts[index] for index in sorted(chain.from_iterable(fewer))]
+            groups = fewer
+            size = max(1, min(size, len(groups)) // 2)
+
+    def _swept(self, facts: Sequence[Fact], groups: list[list[int]], size: int) -> list[list[int]]:
+        """Go over the groups once, from the end, and leave out each run of ``size`` of them that is not needed."""
+        for first in range((len(groups) - 1) // size * size, -1, -size):
+            if self._left <= 0:
+                break
+            fewer = groups[:first] + groups[first + size :]
+            if self.does([facts[index] for index in sorted(chain.from_iterable(fewer))]):
+                groups = fewer
+        return groups
+
+    def _begins_well(self, facts: Sequence[Fact]) -> bool:
+        """No request is heard of that was asked before, but not here: that would be another story."""
+        begun: set[int] = set()
+        for fact in facts:
+            if isinstance(fact, Asked):
+                begun.add(fact.number)
+            elif (number := getattr(fact, "number", None)) in self._asked and number not in begun:
+                return False
+        return True
+
+
+def _grouped(facts: Sequence[Fact], key: Callable[[int, Fact], Hashable]) -> list[list[int]]:
+    groups: dict[Hashable, list[int]] = {}
+    for index, fact in enumerate(facts):
+        groups.setdefault(key(index, fact), []).append(index)
+    return list(groups.values())
+
+
+def _kind(_index: int, fact: Fact) -> Hashable:
+    return type(fact)
+
+
+def _subject(index: int, fact: Fact) -> Hashable:
+    """A request with all that was seen of it; else a fact by itself."""
+    number = getattr(fact, "number", None)
+    return ("fact", index) if number is None else ("request", number)
+
+
+def _itself(index: int, _fact: Fact) -> Hashable:
+    return index
