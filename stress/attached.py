@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import trio
 
+from doors.control_wire import connect
 from errors import UsageError
 from stress.connection import Connection
 from stress.facts import Fact, Injected, LifeBegan, WorkerProcess
 from stress.processes import Household, signal_process
 
-__all__ = ["AttachedTarget", "Limits", "read_limits"]
+__all__ = ["AttachedTarget", "Limits", "read_limits", "somebody_listens"]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -45,6 +46,12 @@ def read_limits(document: Any) -> Limits:
     return msgspec.convert(document, _Status).pool.limits
 
 
+async def somebody_listens(socket: Path) -> Path:
+    """The socket. Raises NoSupervisor where nobody listens on it."""
+    (await trio.to_thread.run_sync(connect, socket)).close()
+    return socket
+
+
 class AttachedTarget:
     """Implements ``faults.port.Target``, but for what would end the supervisor."""
 
@@ -59,8 +66,8 @@ class AttachedTarget:
         self._tell = tell
 
     async def ready(self) -> Path:
-        """The socket."""
-        return self.socket
+        """The socket. Raises NoSupervisor where nobody listens any more: who else should start another one?"""
+        return await somebody_listens(self.socket)
 
     async def meet(self, connection: Connection) -> Any:
         """Ask who it is; its status document."""

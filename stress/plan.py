@@ -1,6 +1,7 @@
 """From what is asked for on the command line to what is going to be done: loads, faults, sizes, seed. Pure."""
 
 import math
+import shlex
 from fractions import Fraction
 from typing import Literal
 
@@ -91,15 +92,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     ramp: float
     calm: float
+    attached_to: str = ""
+    """The socket of the supervisor that is driven; empty = one of our own."""
 
     @property
     def command(self) -> str:
         """The command that makes the same choices again."""
         faults = f" --faults {','.join(self.faults)}" if self.faults else ""
         until = f"--seconds {self.seconds:g}" if self.is_timed else f"--requests {self.requests}"
+        workers = "" if self.attached_to else f" --workers {self.workers}"
+        where = f" --attach {shlex.quote(self.attached_to)}" if self.attached_to else ""
         return (
-            f"pool stress --load {self.load}{faults} --seed {self.seed} --sessions {self.sessions} "
-            f"--workers {self.workers} --rate {self.rate:g} {until}"
+            f"pool stress --load {self.load}{faults} --seed {self.seed} --sessions {self.sessions}{workers} "
+            f"--rate {self.rate:g} {until}{where}"
         )
 
 
@@ -175,5 +180,5 @@ def _check(wish: Wish) -> None:
         raise UsageError(f"there is no load {wish.load!r}; --load takes one of {', '.join(LOADS)}")
     for name in ("sessions", "workers", "requests", "seconds", "rate"):
         value = getattr(wish, name)
-        if value is not None and value <= 0:
-            raise UsageError(f"--{name} {value:g} must be more than 0")
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"--{name} {value:g} must be a number above 0")

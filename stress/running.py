@@ -1,5 +1,6 @@
 """One run from beginning to end: a supervisor, the load, the faults, the witness, and what is left of it all."""
 
+import functools
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ import msgspec
 import trio
 
 from errors import PoolError, UsageError
-from stress.attached import AttachedTarget, Limits, read_limits
+from stress.attached import AttachedTarget, Limits, read_limits, somebody_listens
 from stress.choices import all_arrivals, all_strokes, rng_of, rules_of
 from stress.connection import Connection
 from stress.driver import Driver
@@ -43,8 +44,8 @@ Show = Callable[[Recorder], None]
 async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings: str | None = None) -> Result:
     """Start a supervisor, drive it, end it. ``show`` is given the recorder before anything begins.
 
-    ``settings``: the text of another settings file than the plan's own. The folder is left where a promise was broken.
-    Raises PoolError when the supervisor does not start or does not end.
+    ``settings``: the text of another settings file than the plan's own. The folder is left where a promise was broken,
+    and nothing of one that is cancelled. Raises PoolError when the supervisor does not start or does not end.
     """
     plan = make_plan(wish)
     faults = faults_of(plan.faults)
@@ -59,7 +60,7 @@ async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings
     recorder = Recorder(plan, rules_of(plan, faults, limits))
     show(recorder)
     folder = Path(tempfile.mkdtemp(prefix="pool-stress-"))
-    is_green = False
+    log = ""
     try:
         text = settings_text(plan, preparations) if settings is None else settings
         target = OwnTarget(folder, text, preparations, clock=recorder.clock, tell=recorder.tell)
@@ -67,25 +68,28 @@ async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings
             await nursery.start(target.run)
             await _Run(recorder, faults, preparations, target).go_and_end(target)
             nursery.cancel_scope.cancel()
-        is_green = not recorder.checker.broken
+        log = str(target.log) if recorder.checker.broken else ""
     finally:
-        if is_green:
+        if not log:
             shutil.rmtree(folder, ignore_errors=True)
-    return recorder.result(log="" if is_green else str(target.log))
+    return recorder.result(log=log)
 
 
 async def drive_attached(wish: Wish, socket: Path, *, show: Show = lambda _recorder: None) -> Result:
     """Drive the supervisor that listens on ``socket``, with one profile: its default agent's default role.
 
-    Raises UsageError for a fault that would end it, or that needs settings of its own.
+    Raises UsageError for a fault that would end it, or that needs settings of its own; NoSupervisor where there is
+    none, or it ends before the run does.
     """
-    asking = Connection(_always(socket))
+    if wish.workers is not None:
+        raise UsageError("--workers is for a supervisor of our own; one that runs already has its own pool.max")
+    asking = Connection(functools.partial(somebody_listens, socket))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(asking.run)
         limits = read_limits(await asking.ask("status"))
         nursery.cancel_scope.cancel()
     plan = make_plan(msgspec.structs.replace(wish, workers=limits.max))
-    plan = msgspec.structs.replace(plan, roles=("default",))
+    plan = msgspec.structs.replace(plan, roles=("default",), attached_to=str(socket))
     faults = faults_of(plan.faults)
     preparations = [fault.prepare(plan) for fault in faults]
     if any(preparation != Preparation() for preparation in preparations):
@@ -220,10 +224,3 @@ class _Run:
             lambda: list(read_transcripts(folder, owners, self._sessions, self._nonces, now))
         ):
             self._recorder.tell(fact)
-
-
-def _always(socket: Path) -> Callable[[], Any]:
-    async def ready() -> Path:
-        return socket
-
-    return ready

@@ -74,9 +74,11 @@ async def test_a_pool_that_gives_up_requests_for_no_reason_is_found_out() -> Non
 @pytest.mark.timeout(60)
 async def test_a_supervisor_that_somebody_else_runs_is_driven_and_left_running(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor:
-        result = await drive_attached(SMALL, supervisor.socket)
+        result = await drive_attached(Wish(sessions=12, requests=40, rate=20.0), supervisor.socket)
         assert told(result) == []
         assert result.plan.workers == 2
+        assert result.plan.command.endswith(f"--rate 20 --requests 40 --attach {supervisor.socket}")
+        assert "--workers" not in result.plan.command
         assert result.fates == {"completed": 40}
         with supervisor.connect() as client:
             assert client.call("ping") is not None

@@ -1,5 +1,6 @@
 """What is asked for becomes a plan, and a plan becomes choices: as stated, and the same ones for the same seed."""
 
+import math
 from collections import Counter
 from itertools import pairwise
 from random import Random
@@ -101,6 +102,8 @@ def test_the_command_of_a_plan_makes_the_same_plan(load: str, length: dict[str, 
         ({"faults": ("F9",)}, "'F9'"),
         ({"sessions": 0}, "--sessions"),
         ({"rate": -1.0}, "--rate"),
+        ({"rate": math.nan}, "--rate"),
+        ({"rate": math.inf}, "--rate"),
         ({"seconds": 0.0}, "--seconds"),
     ],
 )
