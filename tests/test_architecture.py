@@ -55,7 +55,10 @@ await nothing."""
 
 DOORS = ("attach", "dashboard", "http", "openai", "top", "websocket")
 
-STANDARD_LIBRARY_ONLY = ("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent")
+STANDARD_LIBRARY_ONLY = (
+    *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent"),
+    *("stress.wicked_agent", "stress.stranger", "stress.front_end"),
+)
 """Programs that must start fast, or must run whatever is installed."""
 
 PYTEST_MARKS = {"parametrize", "skip", "skipif", "xfail", "usefixtures", "filterwarnings", "trio", "timeout"}
