@@ -65,6 +65,7 @@ class OwnTarget:
         self._tell = tell
         self._life: _Life | None = None
         self._lives = 0
+        self._over = trio.Event()
         self._began = trio.Event()
         self._nursery: trio.Nursery
         self._log_tail: deque[str] = deque(maxlen=_LOG_LINES)
@@ -82,7 +83,9 @@ class OwnTarget:
                 await self._end_by_force()
 
     async def restart(self) -> None:
-        """Start the next one and wait until it is ready. Raises PoolError with its last words."""
+        """Start the next one and wait until it is ready; nothing once the run is over. Raises PoolError."""
+        if self._over.is_set():
+            return
         process = await trio.lowlevel.open_process(
             [*self._wrapper, sys.executable, "-P", "-m", "cli", "run", *self._place()],
             stdin=subprocess.DEVNULL,
@@ -91,12 +94,18 @@ class OwnTarget:
             env=self._env,
             start_new_session=True,
         )
+        if self._over.is_set():
+            process.kill()
+            await process.wait()
+            return
         self._lives += 1
         life = self._life = _Life(self._lives, process)
         self._nursery.start_soon(self._read_log, life)
         self._nursery.start_soon(self._watch_end, life)
         with trio.move_on_after(_START_SECONDS):
             await life.ready.wait()
+        if self._over.is_set():
+            return
         if life.household is None:
             raise PoolError(f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}")
         self._tell(LifeBegan(t=self._clock(), life=life.number, supervisor=life.household.supervisor))
@@ -220,7 +229,8 @@ class OwnTarget:
             self._tell(Left(t=self._clock(), life=life, seconds=_GONE_SECONDS, pids=tuple(left)))
 
     async def _end_by_force(self) -> None:
-        """Whatever has gone wrong: no process is left behind."""
+        """Whatever has gone wrong: no process is left behind, and no fault in the midst of an end waits for ever."""
+        self._over.set()
         life = self._life
         if life is None:
             return
@@ -233,3 +243,5 @@ class OwnTarget:
                 if life.process.returncode is None:
                     life.process.kill()
                     await life.process.wait()
+        life.ready.set()
+        life.ended.set()

@@ -5,10 +5,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from doors.supervisor_process import SupervisorProcess
 from errors import PoolError, UsageError
@@ -18,6 +20,7 @@ from stress.plan import Wish, make_plan
 from stress.pool_settings import settings_text
 from stress.processes import Household, find_supervisor, read_stat, signal_process
 from stress.running import drive_attached, drive_own
+from stress.target import OwnTarget
 
 pytestmark = pytest.mark.process
 
@@ -96,6 +99,27 @@ async def test_a_supervisor_that_does_not_start_says_why() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await drive_own(SMALL, settings="[pool]\nmaks = 3\n")
     assert caught.group_contains(PoolError, match="maks", depth=None)
+
+
+async def test_a_run_that_is_given_up_while_a_fault_ends_the_supervisor_waits_for_none_and_starts_none() -> None:
+    began = trio.current_time()
+    with tempfile.TemporaryDirectory(prefix="p") as folder:  # a socket's path is short
+        text = settings_text(make_plan(SMALL), [])
+        target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=lambda _fact: None)
+
+        async def end_and_start() -> None:
+            with trio.CancelScope(shield=True, deadline=began + 25):
+                await target.kill(signal.SIGTERM)
+                await target.restart()
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(target.run)
+            nursery.start_soon(end_and_start)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert trio.current_time() - began < 20
+    assert target.life == 1
+    assert target.supervisor is None
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,89 @@
+"""The command itself: what cannot be done is told at once, and ended by a signal it leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import trio
+
+from doors.control_client import NoSupervisor
+from doors.supervisor_process import SupervisorProcess
+from errors import UsageError
+from stress.command import stress
+from stress.facts import Answered, Fact
+from stress.plan import Wish
+from stress.recorder import Recorder
+from stress.running import drive_attached
+
+WISH = Wish(sessions=12, requests=40, rate=2.0)
+
+
+def run_and_end_with(number: signal.Signals, folder: Path) -> tuple[int, str]:
+    """A run with ``folder`` for its files that is sent a signal under load: exit code, and all that it said."""
+    line = [sys.executable, "-P", "-m", "cli", "stress", "--workers", "2", "--requests", "500", "--faults", "F1,F7"]
+    files = ["--json", str(folder / "all.json"), "--report", str(folder / "page.html")]
+    env = os.environ | {"TMPDIR": str(folder)}
+    with subprocess.Popen([*line, *files], env=env, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()  # the first second of the run
+        process.send_signal(number)
+        said += process.stderr.read()
+    return process.returncode, said
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ended_by_a_signal_a_run_leaves_no_process_and_no_file_and_says_so(number: signal.Signals) -> None:
+    with tempfile.TemporaryDirectory(prefix="p") as folder:  # a socket's path is short
+        code, said = run_and_end_with(number, Path(folder))
+        assert code == 128 + number
+        assert said.splitlines()[0].split()[1] == "s"
+        assert f"ended by {number.name}" in said
+        assert "Traceback" not in said
+        assert list(Path(folder).iterdir()) == []
+        assert [entry.name for entry in Path("/proc").glob("[0-9]*") if is_told_of(entry, folder)] == []
+
+
+def is_told_of(process: Path, folder: str) -> bool:
+    """Whether its command line names the folder."""
+    try:
+        return folder.encode() in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_file_that_cannot_be_written_is_told_of_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        stress(WISH, report=tmp_path / "file" / "page.html")
+
+
+async def test_where_nobody_listens_there_is_nothing_to_attach_to(tmp_path: Path) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        await drive_attached(WISH, tmp_path / "nobody")
+    assert caught.group_contains(NoSupervisor, match="no supervisor listens", depth=None)
+
+
+async def test_workers_are_not_to_be_wished_for_from_a_supervisor_that_runs_already(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--workers"):
+        await drive_attached(Wish(workers=3), tmp_path / "any")
+
+
+@pytest.mark.process
+async def test_a_supervisor_that_ends_while_it_is_driven_ends_the_run_with_it(tmp_path: Path) -> None:
+    with SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor:
+
+        def end_it(fact: Fact) -> None:
+            if isinstance(fact, Answered):
+                os.kill(supervisor.pid, signal.SIGTERM)
+
+        def follow(recorder: Recorder) -> None:
+            recorder.listeners.append(end_it)
+
+        with trio.fail_after(25), pytest.raises(ExceptionGroup) as caught:
+            await drive_attached(WISH, supervisor.socket, show=follow)
+    assert caught.group_contains(NoSupervisor, depth=None)
