@@ -15,7 +15,7 @@ _ICON_COLOURS = {"GREEN": "#18794e", "RED": "#b42318", "EMPTY": "#8f5200"}
 
 
 def render_report(result: Result) -> str:
-    """The text of the file, a few hundred kilobytes at most however long the run was."""
+    """The text of the file, some hundred kilobytes, one megabyte at most, however long the run was."""
     style = (files("stress.report") / "report.css").read_text(encoding="utf-8")
     state = state_of(result)
     body = tag(

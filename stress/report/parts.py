@@ -52,9 +52,24 @@ def header(result: Result) -> Markup:
             class_="plan",
         ),
         tag("p", "The same choices again:"),
-        tag("pre", tag("code", plan.command), class_="command", tabindex=0, aria_label="The command that repeats it"),
+        tag(
+            "pre",
+            tag("code", *_command(plan.command)),
+            class_="command",
+            tabindex=0,
+            aria_label="The command that repeats it",
+        ),
         tag("p", f"What the supervisor left: {shown(result.log)}") if result.log else NOTHING,
     )
+
+
+def _command(line: str) -> Iterator[str]:
+    """No line is broken within an option."""
+    first, *options = line.split(" --")
+    yield first
+    for option in options:
+        yield " "
+        yield tag("span", f"--{option}")
 
 
 def _headline(result: Result, state: State) -> str:

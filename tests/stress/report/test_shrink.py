@@ -8,7 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stress.checker import Checker, Evidence, shows
-from stress.facts import Answered, Asked, Delayed, Fact, Injected, LifeEnded, Moved, Processes, Started, Stranger
+from stress.facts import (
+    Accepted,
+    Answered,
+    Asked,
+    Delayed,
+    Fact,
+    Injected,
+    LifeEnded,
+    Moved,
+    Processes,
+    Started,
+    Stranger,
+)
 from stress.outcome import INVARIANTS
 from stress.plan import Wish, make_plan
 from stress.recorder import Recorder
@@ -18,7 +30,15 @@ from tests.stress.story import RULES, Story
 Step = Callable[[Story], None]
 
 TOLD: dict[str, tuple[list[Step], int]] = {
-    "I1": ([lambda story: story.ask(500), lambda story: story.begin(500), Story.end], 4),
+    "I1": (
+        [
+            lambda story: story.ask(500),
+            lambda story: story.tell(Accepted, number=500, at=0.0),  # asked for again
+            lambda story: story.begin(500),
+            Story.end,
+        ],
+        4,
+    ),
     "I2": (
         [
             lambda story: story.ask(500, "ada"),
