@@ -37,7 +37,10 @@ class _Request:
 
 
 class Meter:
-    """``series`` are the seconds that are over; ``fates`` counts the ends of requests in words."""
+    """``series`` are the seconds that are over; ``fates`` counts the ends of requests in words.
+
+    ``wicked``: how many were to workers that misbehave, which is how F2 and F3 are done.
+    """
 
     def __init__(self, ramp: float, calm: float) -> None:
         """Between ``ramp`` and ``calm`` seconds the load is full, and there are no faults."""
@@ -45,6 +48,7 @@ class Meter:
         self.fates: Counter[str] = Counter()
         self.faults: list[Injected] = []
         self.lives = 0
+        self.wicked = 0
         self._ramp, self._calm = ramp, calm
         self._open: dict[int, _Request] = {}
         self._waiting = self._running = 0
@@ -99,6 +103,7 @@ class Meter:
     def _see_request(self, fact: Asked | Accepted | Started | Answered | Refused | Forgotten) -> None:
         if isinstance(fact, Asked):
             self._asked += 1
+            self.wicked += fact.wicked
             self._open[fact.number] = _Request(fact)
             return
         request = self._open.get(fact.number)

@@ -85,6 +85,7 @@ class Second(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """All of it. ``fates``: how many requests came to which end; ``faults``: in the order in which they were injected.
 
+    ``wicked``: how many requests were to workers that misbehave; what F2 and F3 do is done by them.
     ``machine``: name to value (CPUs, memory, kernel, Python). ``violations`` are the first ones of each invariant, the
     verdicts count all of them. ``harms``: how often a request was ``lost`` or ``duplicated``, or had ``foreign`` words;
     what is 0 is left out.
@@ -103,6 +104,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[Violation, ...]
     series: tuple[Second, ...]
     harms: dict[str, int] = {}
+    wicked: int = 0
     log: str = ""
     """Where the supervisor's log was left, where it was."""
 

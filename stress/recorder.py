@@ -53,6 +53,7 @@ class Recorder:
             began_at=self._began_at,
             seconds=self.clock(),
             lives=self.meter.lives,
+            wicked=self.meter.wicked,
             fates=dict(self.meter.fates),
             latencies=self.meter.latencies,
             calm_latencies=self.meter.calm_latencies,

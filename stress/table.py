@@ -31,7 +31,9 @@ def _parts(result: Result) -> Iterator[RenderableType]:
     yield Text()
     if result.is_green:
         yield Text(
-            f"Every promise kept, over {result.requests:,} requests and {len(result.faults):,} faults.", "bold green"
+            f"Every promise {_unless_unseen(result.verdicts)}kept, over {result.requests:,} requests and "
+            f"{sum(each.faults for each in result.series) + result.wicked:,} faults.",
+            "bold green",
         )
         return
     broken = sum(verdict.broken for verdict in result.verdicts)
@@ -54,13 +56,24 @@ def _figures(result: Result) -> Table:
     table.add_row("requests", f"{result.requests:,}: {', '.join(fates)}")
     harms = (f"{result.harms.get(harm, 0):,} {harm}" for harm in ("lost", "duplicated", "foreign"))
     table.add_row("", ", ".join(harms))
-    faults = Counter(f"{fault.fault} {fault.action}" for fault in result.faults)
-    table.add_row("faults", ", ".join(f"{count:,} {name}" for name, count in sorted(faults.items())) or "none")
+    table.add_row("faults", ", ".join(_faults(result)) or "none")
     table.add_row("beyond the turn", _latencies(result.latencies))
     if result.calm_latencies.count:
         table.add_row("before any fault", _latencies(result.calm_latencies))
     table.add_row("supervisor", f"{max((each.rss for each in result.series), default=0) // _MIB} MiB at most")
     return table
+
+
+def _faults(result: Result) -> Iterator[str]:
+    for name, count in sorted(Counter(f"{fault.fault} {fault.action}" for fault in result.faults).items()):
+        yield f"{count:,} {name}"
+    if result.wicked:
+        yield f"{result.wicked:,} requests to workers that misbehave"
+
+
+def _unless_unseen(verdicts: tuple[Verdict, ...]) -> str:
+    """A promise that was never looked at was not seen to be kept."""
+    return "" if all(verdict.checked for verdict in verdicts) else "that was looked at was "
 
 
 def _latencies(latencies: Latencies) -> str:

@@ -1,6 +1,7 @@
 """F6: a front end dies between the grant of its worker and the answer; its run must come to its end all the same."""
 
 import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -32,6 +33,7 @@ class LostFrontEnds:
     explains: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
+        self._name = f"lost-front-end-{os.urandom(4).hex()}"  # a supervisor that is attached to knows earlier runs
         self._numbers = itertools.count(1)
 
     def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
@@ -44,7 +46,7 @@ class LostFrontEnds:
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """Nothing is killed where the supervisor ends before the grant."""
-        run = f"lost-front-end-{next(self._numbers)}-at-{stroke.at:.3f}"
+        run = f"{self._name}-{next(self._numbers)}"
         async with helper_process([*COMMAND, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
             with trio.move_on_after(_GRANT_SECONDS):
                 if await front_end.line() != GRANTED:

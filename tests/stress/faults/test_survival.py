@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from stress.facts import Disordered, LifeBegan, LifeEnded, Stranger
 from stress.faults import Stroke
-from stress.faults.lost_front_ends import expect_outcome
+from stress.faults.lost_front_ends import LostFrontEnds, expect_outcome
 from stress.faults.wicked_workers import StubbornWorkers, WickedOutput
 from stress.stranger import why_not
 from stress.tampering import Tampering
@@ -91,7 +91,10 @@ async def test_the_run_of_a_front_end_that_died_comes_to_its_end_and_a_lost_one_
         await driven.fault.inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
         assert driven.actions == ["kill_front_end"]
         assert driven.told(Disordered) == []
-        (run,) = [session for session in await driven.sessions() if session.startswith("lost-front-end")]
+        again = LostFrontEnds()
+        await again.inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), driven.target)
+        assert driven.actions == ["kill_front_end"] * 2  # of the same seed, and yet another run for the same supervisor
+        run, _ = [session for session in await driven.sessions() if session.startswith("lost-front-end")]
         assert run in await driven.answer("and then?", session=run)
         await expect_outcome("never-asked", driven.target)
         (fact,) = driven.told(Disordered)

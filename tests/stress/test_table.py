@@ -1,0 +1,40 @@
+"""What the terminal says at the end is no more than what was seen."""
+
+import io
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from stress.meter import Meter
+from stress.outcome import Result
+from stress.table import show_result
+from tests.stress.report.made_up import a_result
+from tests.stress.story import Story
+
+
+def shown(result: Result) -> str:
+    file = io.StringIO()
+    show_result(result, Console(file=file, width=160))
+    return file.getvalue()
+
+
+def test_requests_to_workers_that_misbehave_are_counted_as_the_faults_that_they_are() -> None:
+    story, meter = Story(), Meter(0.0, 0.0)
+    story.ask(1)
+    story.ask(2, wicked=True)
+    for fact in story.facts:
+        meter.see(fact)
+    assert meter.wicked == 1
+    assert "3 requests to workers that misbehave" in shown(msgspec.structs.replace(a_result(), faults=(), wicked=3))
+    quiet = msgspec.structs.replace(a_result(), faults=(), series=())
+    assert "and 0 faults" in " ".join(shown(quiet).split())
+    assert "and 3 faults" in " ".join(shown(msgspec.structs.replace(quiet, wicked=3)).split())
+
+
+@pytest.mark.parametrize(("checked", "words"), [(5, "Every promise kept"), (0, "Every promise that was looked at was")])
+def test_a_promise_that_was_never_looked_at_is_not_said_to_be_kept(checked: int, words: str) -> None:
+    result = a_result()
+    first, *rest = (msgspec.structs.replace(verdict, checked=5) for verdict in result.verdicts)
+    verdicts = (msgspec.structs.replace(first, checked=checked), *rest)
+    assert words in shown(msgspec.structs.replace(result, verdicts=verdicts))
