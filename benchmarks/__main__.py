@@ -50,9 +50,12 @@ def _run_alone(name: str) -> list[Result]:
     return msgspec.json.decode(done.stdout, type=list[Result])
 
 
+def _all() -> list[str]:
+    return sorted(found.name for found in pkgutil.iter_modules(benchmarks.__path__) if found.name.startswith("bench_"))
+
+
 def _chosen(names: list[str]) -> list[str]:
-    found = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__))
-    return [name for name in found if name.startswith("bench_") and (not names or name.removeprefix("bench_") in names)]
+    return [name for name in _all() if not names or name.removeprefix("bench_") in names]
 
 
 def _arguments() -> argparse.Namespace:
@@ -62,7 +65,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--chart", type=Path, help="where to draw them, as SVG")
     parser.add_argument("--strict", action="store_true", help="fail when a bar is missed or a row has no figure")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    known = [name.removeprefix("bench_") for name in _all()]
+    unknown = [name for name in arguments.names if name not in known]
+    if unknown:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
+    return arguments
 
 
 if __name__ == "__main__":
