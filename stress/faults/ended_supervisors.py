@@ -27,8 +27,8 @@ class EndedSupervisors:
     explains = frozenset({"interrupted", "pool_closed", "worker_exited", "resume_failed", "request_timeout"})
 
     def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
-        """Nothing: this can be done to any pool that is ours."""
-        return Preparation()
+        """Nothing, but that the supervisor must be ours."""
+        return Preparation(ends=True)
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
         """Each way to end as often as the others."""

@@ -36,7 +36,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     ``settings``: tables merged into its settings file. ``wrapper``: a program that starts it, with its arguments.
     ``env``: further environment variables of it. ``profiles``: ``(agent, role)`` of further profiles, whose workers
     misbehave; their sessions are asked ``share`` of all requests. ``prompts``: what their prompts say before the nonce,
-    one of them each time.
+    one of them each time. ``ends``: the fault ends the supervisor, which therefore has to be one of our own.
     """
 
     settings: Mapping[str, Any] = {}
@@ -45,6 +45,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[tuple[str, str], ...] = ()
     share: float = 0.0
     prompts: tuple[str, ...] = ("",)
+    ends: bool = False
 
 
 class Target(Protocol):

@@ -87,12 +87,13 @@ async def test_a_supervisor_that_somebody_else_runs_is_driven_and_left_running(t
             assert client.call("ping") is not None
 
 
-async def test_faults_that_would_end_somebody_elses_supervisor_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["F2", "F5"])
+async def test_faults_that_are_not_for_somebody_elses_supervisor_are_refused(tmp_path: Path, fault: str) -> None:
     with (
         SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor,
         pytest.raises(UsageError, match="--attach"),
     ):
-        await drive_attached(Wish(faults=("F2",), requests=5), supervisor.socket)
+        await drive_attached(Wish(faults=(fault,), requests=5), supervisor.socket)
 
 
 async def test_a_supervisor_that_does_not_start_says_why() -> None:
