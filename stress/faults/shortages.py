@@ -103,6 +103,7 @@ def _limit(pid: int, limit: int, soft: int) -> int:
 
 
 def _highest_descriptor(pid: int) -> int:
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return max(int(file.name) for file in Path("/proc", str(pid), "fd").iterdir())
+    """0 = it is gone, or has just ended and nobody has waited for it yet: then it has none, or may not be looked at."""
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        return max((int(file.name) for file in Path("/proc", str(pid), "fd").iterdir()), default=0)
     return 0

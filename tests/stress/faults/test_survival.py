@@ -1,6 +1,8 @@
 """The pool survives each fault: what is asked afterwards is answered, and nothing of the fault is left."""
 
+import os
 import resource
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +13,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from stress.facts import Disordered, LifeBegan, LifeEnded, Stranger
+from stress.attached import AttachedTarget
+from stress.facts import Disordered, Fact, Injected, LifeBegan, LifeEnded, Stranger
 from stress.faults import Stroke
 from stress.faults.lost_front_ends import LostFrontEnds, expect_outcome
+from stress.faults.shortages import Shortages
 from stress.faults.wicked_workers import StubbornWorkers, WickedOutput
+from stress.processes import Household
 from stress.stranger import why_not
 from stress.tampering import Tampering
 from tests.stress.faults.driven import Driven, driven_pool
@@ -72,6 +77,17 @@ async def test_shortages_are_felt_and_pass(folder: Path) -> None:
     log = driven.target.log.read_text()
     for complaint in ("no file descriptor left", "limit of processes", "store_degraded"):
         assert complaint in log
+
+
+async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(folder: Path) -> None:
+    facts: list[Fact] = []
+    target = AttachedTarget(folder / "s", clock=time.monotonic, tell=facts.append)
+    with subprocess.Popen(["true"]) as supervisor:
+        os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)
+        target.household = Household(supervisor.pid)
+        for kind in ("no_files", "no_disk"):
+            await Shortages().inject(Stroke(at=0.0, kind=kind), target)
+    assert [fact.action for fact in facts if isinstance(fact, Injected)] == ["no_files", "no_disk"]
 
 
 @pytest.mark.parametrize(
