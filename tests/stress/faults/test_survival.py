@@ -79,14 +79,20 @@ async def test_shortages_are_felt_and_pass(folder: Path) -> None:
         assert complaint in log
 
 
-async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(folder: Path) -> None:
+@pytest.fixture
+def zombie() -> Iterator[int]:
+    """A process that has ended and that nobody has waited for yet."""
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        yield process.pid
+
+
+async def test_a_shortage_may_find_a_supervisor_that_has_just_ended(folder: Path, zombie: int) -> None:
     facts: list[Fact] = []
     target = AttachedTarget(folder / "s", clock=time.monotonic, tell=facts.append)
-    with subprocess.Popen(["true"]) as supervisor:
-        os.waitid(os.P_PID, supervisor.pid, os.WEXITED | os.WNOWAIT)
-        target.household = Household(supervisor.pid)
-        for kind in ("no_files", "no_disk"):
-            await Shortages().inject(Stroke(at=0.0, kind=kind), target)
+    target.household = Household(zombie)
+    for kind in ("no_files", "no_disk"):
+        await Shortages().inject(Stroke(at=0.0, kind=kind), target)
     assert [fact.action for fact in facts if isinstance(fact, Injected)] == ["no_files", "no_disk"]
 
 
