@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PI_VERSION := 0.73.1
 PI := .cache/pi-$(PI_VERSION)
 UV_VERSION := 0.13.9
@@ -26,14 +27,14 @@ demo: $(STAMP) ## Start a supervisor, run prompts over several sessions, kill a 
 	$(BIN)/pool demo
 
 test: $(STAMP) pi ## Run the whole suite, the tests against the real pi included where node and npm are there
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile
 
 lint: $(STAMP) ## ruff, ruff format, mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
 
-check: lint test ## What CI runs
+check: lint test stress ## What CI runs
 
 soak: $(STAMP) ## The long forms of the tests: the supervisor killed 200 times under load, and 100 times more while accounting
 	$(BIN)/python -m pytest -m soak

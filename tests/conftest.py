@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,8 +14,19 @@ import pytest
 hypothesis.settings.register_profile("suite", deadline=None)  # a deadline per example measures how busy the machine is
 hypothesis.settings.load_profile("suite")
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COLUMNS", None)  # what the tests start is told no width, as where they run one after the other
+
 PI_VERSION = "0.73.1"
 CACHED = Path(__file__).parents[1] / ".cache" / f"pi-{PI_VERSION}" / "node_modules" / ".bin" / "pi"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Hostile texts that a test has logged go to another process with its report, which takes no lone surrogates."""
+    report = yield
+    report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
+    return report
 
 
 def _unavailable(why: str) -> NoReturn:

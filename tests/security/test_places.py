@@ -28,7 +28,10 @@ with socket.socket(socket.AF_UNIX) as connection:
     except OSError as exc:
         print(type(exc).__name__)
     else:
-        connection.sendall(b'{"id": 1, "method": "status"}\\n')
+        try:
+            connection.sendall(b'{"id": 1, "method": "status"}\\n')
+        except BrokenPipeError:
+            pass  # turned away already; why can still be read
         print(connection.makefile().readline())
 """
 

@@ -141,7 +141,9 @@ def test_workers_are_known_by_their_mark_and_zombies_by_their_state() -> None:
     marked = {**os.environ, "POOL_WORKER_ID": "abc:w7"}
     unmarked = {name: value for name, value in os.environ.items() if name != "POOL_WORKER_ID"}
     with (
-        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=marked) as worker,
+        subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=marked, start_new_session=True
+        ) as worker,
         subprocess.Popen(["sleep", "60"], env=unmarked) as helper,
         subprocess.Popen(["true"]) as zombie,
     ):
