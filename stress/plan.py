@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
@@ -40,6 +41,7 @@ _TIMEOUTS: dict[LoadName, float] = {"L2": 10.0, "L3": 300.0}
 _LEAST_WORKERS = 4
 _PROFILES = 8
 _FRONT_ENDS = 500
+_LEAST_FRONT_ENDS = 10
 _RAMP_PER_WORKER = 0.4
 """Seconds; four workers are started a second, and at the beginning all at once want the CPUs."""
 _BURST_PER_WORKER = 50  # 3,200 waiters for 64 workers
@@ -99,12 +101,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def command(self) -> str:
         """The command that makes the same choices again."""
         faults = f" --faults {','.join(self.faults)}" if self.faults else ""
-        until = f"--seconds {self.seconds:g}" if self.is_timed else f"--requests {self.requests}"
+        has_all = self.front_ends == _front_ends(self.load, 1.0, self.sessions)
+        scale = "" if has_all else f" --scale {self.front_ends}/{_FRONT_ENDS}"  # all else that it shrinks is named
         workers = "" if self.attached_to else f" --workers {self.workers}"
+        seconds = f" --seconds {_exactly(self.seconds)}" if self.is_timed else ""
         where = f" --attach {shlex.quote(self.attached_to)}" if self.attached_to else ""
         return (
-            f"pool stress --load {self.load}{faults} --seed {self.seed} --sessions {self.sessions}{workers} "
-            f"--rate {self.rate:g} {until}{where}"
+            f"pool stress --load {self.load}{faults}{scale} --seed {self.seed} --sessions {self.sessions}{workers} "
+            f"--rate {_exactly(self.rate)}{seconds} --requests {self.requests}{where}"
         )
 
 
@@ -112,8 +116,7 @@ def make_plan(wish: Wish) -> Plan:
     """The plan for a wish. Raises UsageError that names the option at fault."""
     _check(wish)
     workers = wish.workers or max(_LEAST_WORKERS, round(64 * math.sqrt(wish.scale)))
-    front_ends = max(10, round(_FRONT_ENDS * wish.scale)) if wish.load in _WITH_FRONT_ENDS else 0
-    sessions = wish.sessions or front_ends or max(2 * workers, round(10_000 * wish.scale))
+    sessions = wish.sessions or _front_ends(wish.load, wish.scale) or max(2 * workers, round(10_000 * wish.scale))
     burst = _BURST_PER_WORKER * workers
     rate, turn = _pace(wish, workers)
     ramp = 0.0 if wish.load == "L3" else _RAMP_PER_WORKER * workers
@@ -128,7 +131,7 @@ def make_plan(wish: Wish) -> Plan:
         sessions=sessions,
         workers=workers,
         roles=tuple(f"p{number}" for number in range(min(_PROFILES, max(2, workers // 2)))),
-        front_ends=min(front_ends, sessions),
+        front_ends=_front_ends(wish.load, wish.scale, sessions),
         burst=burst,
         requests=requests,
         seconds=seconds,
@@ -139,6 +142,16 @@ def make_plan(wish: Wish) -> Plan:
         ramp=ramp,
         calm=ramp + min(_LONGEST_CALM, _SHARE_AT_BEGIN * seconds) if wish.faults else 0.0,
     )
+
+
+def _front_ends(load: LoadName, scale: float, sessions: int = _FRONT_ENDS) -> int:
+    """How many there are, each with a session of its own."""
+    return min(sessions, max(_LEAST_FRONT_ENDS, round(_FRONT_ENDS * scale))) if load in _WITH_FRONT_ENDS else 0
+
+
+def _exactly(value: float) -> str:
+    """As short as it can be written without becoming another number."""
+    return f"{Decimal(repr(value)).normalize():f}"
 
 
 def _pace(wish: Wish, workers: int) -> tuple[float, float]:

@@ -1,6 +1,7 @@
 """What is asked for becomes a plan, and a plan becomes choices: as stated, and the same ones for the same seed."""
 
 import math
+import shlex
 from collections import Counter
 from itertools import pairwise
 from random import Random
@@ -8,14 +9,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from cli.stress import stress
 from errors import UsageError
 from stress.attached import Limits
 from stress.choices import all_arrivals, all_strokes, rules_of
 from stress.faults import faults_of
 from stress.faults.port import Preparation
 from stress.loads import Arrival, mixed_with_wicked, zipf_weights
-from stress.plan import LOADS, Plan, Wish, make_plan, read_scale
+from stress.plan import FAULTS, LOADS, Plan, Wish, make_plan, read_scale
 
 LIMITS = Limits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
 
@@ -78,22 +82,39 @@ def test_faults_begin_after_a_calm_to_compare_with() -> None:
     assert min(stroke.at for _, stroke in all_strokes(plan, faults_of(("F1",)))) >= plan.calm
 
 
-@pytest.mark.parametrize("length", [{"seconds": 40.0}, {"requests": 900}, {}], ids=str)
-@pytest.mark.parametrize("load", sorted(LOADS))
-def test_the_command_of_a_plan_makes_the_same_plan(load: str, length: dict[str, Any]) -> None:
-    plan = plan_of(load=load, faults=("F1",), scale=1 / 20, seed=3, **length)
-    words = plan.command.split()[2:]
-    kinds: dict[str, Any] = {
-        "load": str,
-        "faults": lambda text: tuple(text.split(",")),
-        "rate": float,
-        "seconds": float,
-    }
-    wish = {
-        name.removeprefix("--"): kinds.get(name.removeprefix("--"), int)(value)
-        for name, value in zip(words[::2], words[1::2], strict=True)
-    }
-    assert plan_of(**wish) == plan
+def wish_of(command: str) -> Wish:
+    """What the command line makes of it."""
+    words = shlex.split(command)
+    assert words[:2] == ["pool", "stress"]
+    params = stress.make_context("stress", words[2:]).params
+    return Wish(**{name: value for name, value in params.items() if name in Wish.__struct_fields__})
+
+
+def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | values
+
+
+WISHES = st.builds(
+    Wish,
+    load=st.sampled_from(sorted(LOADS)),
+    faults=st.lists(st.sampled_from(sorted(FAULTS)), unique=True, max_size=3).map(tuple),
+    scale=st.floats(1e-4, 1.0) | st.just(1.0),
+    seed=st.integers(-5, 10**12),
+    sessions=some(st.integers(1, 20_000)),
+    workers=some(st.integers(1, 100)),
+    seconds=some(st.floats(0.001, 1e6)),
+    requests=some(st.integers(1, 2_000_000)),
+    rate=some(st.floats(0.001, 1e6)),
+)
+
+
+@given(WISHES)
+@example(Wish(seconds=100.0, requests=5))
+@example(Wish(load="L4", scale=1 / 20, sessions=300))
+@example(Wish(rate=1 / 3, seconds=1234567.8))
+def test_the_command_of_a_plan_makes_the_same_plan(wish: Wish) -> None:
+    plan = make_plan(wish)
+    assert make_plan(wish_of(plan.command)) == plan
 
 
 @pytest.mark.parametrize(
