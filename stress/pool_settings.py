@@ -8,8 +8,9 @@ import tomli_w
 from stress.faults.port import Preparation
 from stress.plan import Plan
 
-__all__ = ["BACKOFF_MAX", "SPAWN_BURST", "SPAWN_RATE", "settings_text"]
+__all__ = ["AGE_STEP", "BACKOFF_MAX", "SPAWN_BURST", "SPAWN_RATE", "settings_text"]
 
+AGE_STEP = 3.0
 SPAWN_BURST = 8
 SPAWN_RATE = 4.0
 """The default: a start costs a quarter of a second of a CPU, and where profiles take turns, starts are many."""
@@ -33,13 +34,15 @@ def settings_text(plan: Plan, preparations: Iterable[Preparation]) -> str:
             "ping_failures": 2,
             "backoff_min": 0.1,
             "backoff_max": BACKOFF_MAX,
+            "age_step": AGE_STEP,
             "breaker_failures": 1000,
             "drain_timeout": 30.0,
         },
         "gateway": {
             "runs": max(100_000, 2 * plan.sessions),
             "outcomes": 100_000,
-            "queue": {"pending": max(10_000, plan.requests), "cap": 1000},
+            # none is to be summed up: each has to be told
+            "queue": {"pending": max(10_000, plan.requests), "cap": plan.requests},
             "dedupe": {"window": 0},
         },
         "roles": {role: {"append_system_prompt": f"You are {role}."} for role in plan.roles},

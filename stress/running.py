@@ -27,7 +27,7 @@ from stress.loads import Arrival
 from stress.nonces import Nonces
 from stress.outcome import Result
 from stress.plan import Wish, make_plan
-from stress.pool_settings import BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
+from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
 from stress.processes import open_files, resident_bytes
 from stress.recorder import Recorder
 from stress.target import OwnTarget
@@ -37,7 +37,6 @@ from stress.witness import Witness
 __all__ = ["Show", "drive_attached", "drive_own"]
 
 _DRAIN_SECONDS = 40.0
-_AGE_STEP = 3.0
 Show = Callable[[Recorder], None]
 
 
@@ -55,7 +54,7 @@ async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings
         spawn_burst=SPAWN_BURST,
         spawn_rate=SPAWN_RATE,
         backoff_max=BACKOFF_MAX,
-        age_step=_AGE_STEP,
+        age_step=AGE_STEP,
     )
     recorder = Recorder(plan, rules_of(plan, faults, limits))
     show(recorder)

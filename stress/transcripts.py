@@ -52,4 +52,10 @@ def _prompts(path: Path, nonces: Nonces) -> Iterator[int]:
                 continue
             message = _decode(line).message
             if message is not None and message.role == "user":
-                yield from nonces.find(str(message.content)).numbers
+                yield from nonces.find(_text_of(message.content)).numbers
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message, however its parts are put; as it is, for an escape before a word would hide it."""
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in parts)

@@ -1,15 +1,19 @@
 """What lies between the wire and the judges: words, the ledger of requests, figures by the second, transcripts."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stress.attached import Limits
 from stress.facts import Answered, Disordered, Fact, Injected, LifeBegan, Moved, Processes, Started, Transcribed
 from stress.ledger import Ledger
 from stress.loads import Arrival
 from stress.meter import Meter
 from stress.nonces import Nonces
+from stress.plan import Wish, make_plan
+from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
 from stress.progress import sparkline
 from stress.transcripts import read_transcripts
 from stress.witness import read_status
@@ -177,3 +181,24 @@ def test_transcripts_tell_where_each_prompt_stands_and_how_often(tmp_path: Path)
     assert all(isinstance(fact, Transcribed) for fact in found)
     mine = read_transcripts(None, owners, {5: "cy"}, NONCES, 1.0)
     assert [(fact.own, fact.foreign) for fact in mine] == [(0, 0)]
+
+
+def test_a_prompt_is_found_in_its_parts_also_where_its_word_begins_a_line(tmp_path: Path) -> None:
+    parts = [{"type": "image", "data": "xyz"}, {"type": "text", "text": f"DELAY=7\n{NONCES.word(1)}"}]
+    line = msgspec.json.encode({"type": "message", "message": {"role": "user", "content": parts}})
+    (tmp_path / "ada.jsonl").write_bytes(line + b"\n")
+    (found,) = read_transcripts(tmp_path, {str(tmp_path / "ada.jsonl"): "ada"}, {1: "ada"}, NONCES, 1.0)
+    assert (found.own, found.foreign) == (1, 0)
+
+
+def test_the_settings_file_says_what_the_judges_go_by() -> None:
+    plan = make_plan(Wish(scale=1 / 20))
+    table = tomllib.loads(settings_text(plan, []))
+    limits = Limits(**{name: table["pool"][name] for name in Limits.__struct_fields__})
+    assert limits == Limits(
+        max=plan.workers,
+        spawn_burst=SPAWN_BURST,
+        spawn_rate=SPAWN_RATE,
+        backoff_max=BACKOFF_MAX,
+        age_step=AGE_STEP,
+    )
