@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -25,8 +26,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = None, report: Path | None = None) -> int:
     """Drive a supervisor of our own, or the one on the socket ``attach``; 1 where a promise was broken.
 
-    ``json_file`` gets the ``Result``, ``report`` a page that shows it. Ended by a signal, there is nothing of either,
-    no process and no file is left, and the exit code is 128 + its number. Raises PoolError, OSError.
+    ``json_file`` gets the ``Result``, ``report`` a page that shows it; where the run fails there is neither. Ended by a
+    signal it leaves no process and no file, and the exit code is 128 + its number. 1 also where not one request was
+    completed: then next to nothing was looked at. Raises PoolError, OSError.
     """
     console = Console(file=sys.stderr, highlight=False)
     progress = Progress(console)
@@ -36,14 +38,16 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
             return await drive_own(wish, show=progress.follow)
         return await drive_attached(wish, attach, show=progress.follow)
 
-    made = [file for file in (json_file, report) if file is not None and _make_writable(file)]
-    with progress.shown():
-        result = trio.run(_until_signalled, run)
-    if isinstance(result, signal.Signals):
-        for file in made:
-            file.unlink(missing_ok=True)
-        console.print(f"ended by {result.name}: nothing is left, and nothing is said of any promise")
-        return 128 + result
+    with ExitStack() as unmake:
+        for file in (json_file, report):
+            if file is not None and _make_writable(file):
+                unmake.callback(file.unlink, missing_ok=True)
+        with progress.shown():
+            result = trio.run(_until_signalled, run)
+        if isinstance(result, signal.Signals):
+            console.print(f"ended by {result.name}: nothing is left, and nothing is said of any promise")
+            return 128 + result
+        unmake.pop_all()
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(result)))
     told = Console(highlight=False)
@@ -51,7 +55,7 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
     if report is not None:
         report.write_text(render_report(result), encoding="utf-8")
         told.print(f"The report: {report}", markup=False, soft_wrap=True)
-    return 0 if result.is_green else 1
+    return 0 if result.is_green and not result.is_empty else 1
 
 
 async def _until_signalled(run: Callable[[], Awaitable[Result]]) -> Result | signal.Signals:

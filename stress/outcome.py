@@ -114,6 +114,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return not any(verdict.broken for verdict in self.verdicts)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether not one request was completed: where nothing went well there was next to nothing to look at."""
+        return not self.fates.get("completed")
+
+    @property
     def requests(self) -> int:
         """How many were made."""
         return sum(self.fates.values())

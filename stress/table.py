@@ -29,6 +29,12 @@ def _parts(result: Result) -> Iterator[RenderableType]:
     for violation in _first_of_each(result.violations):
         yield from _story(violation)
     yield Text()
+    if result.is_green and result.is_empty:
+        yield Text(
+            "Not one request was completed, so nothing is said of any promise. The same choices again:", "bold red"
+        )
+        yield Text(f"  {result.plan.command}")
+        return
     if result.is_green:
         yield Text(
             f"Every promise {_unless_unseen(result.verdicts)}kept, over {result.requests:,} requests and "

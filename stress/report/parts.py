@@ -19,14 +19,14 @@ _FIRST_FACTS = 20
 _MOST_ROWS = 30
 
 State = Literal["GREEN", "RED", "EMPTY"]
-"""``GREEN``, ``RED``, or ``EMPTY`` where nothing was looked at, which proves nothing."""
+"""``GREEN``, ``RED``, or ``EMPTY`` where not one request was completed, which proves nothing."""
 
 
 def state_of(result: Result) -> State:
     """What is said at a glance."""
     if not result.is_green:
         return "RED"
-    return "GREEN" if any(verdict.checked for verdict in result.verdicts) else "EMPTY"
+    return "EMPTY" if result.is_empty else "GREEN"
 
 
 def header(result: Result) -> Markup:
@@ -74,7 +74,7 @@ def _command(line: str) -> Iterator[str]:
 
 def _headline(result: Result, state: State) -> str:
     if state == "EMPTY":
-        return "Nothing was looked at"
+        return "Not one request was completed"
     broken = [verdict.invariant for verdict in result.verdicts if verdict.broken]
     if not broken:
         return "Every promise kept"

@@ -6,18 +6,21 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import trio
 
 from doors.control_client import NoSupervisor
 from doors.supervisor_process import SupervisorProcess
-from errors import UsageError
+from errors import PoolError, UsageError
 from stress.command import stress
 from stress.facts import Answered, Fact
+from stress.outcome import Result
 from stress.plan import Wish
 from stress.recorder import Recorder
 from stress.running import drive_attached
+from tests.stress.report.made_up import a_result
 
 WISH = Wish(sessions=12, requests=40, rate=2.0)
 
@@ -60,6 +63,42 @@ def test_a_file_that_cannot_be_written_is_told_of_before_the_run(tmp_path: Path)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write"):
         stress(WISH, report=tmp_path / "file" / "page.html")
+
+
+@pytest.mark.parametrize("error", [PoolError("it does not start"), UsageError("that cannot be"), RuntimeError("oh")])
+def test_a_run_that_fails_leaves_no_file_that_was_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("stress.command.drive_own", fail)
+    there = tmp_path / "all.json"
+    there.write_text("of an earlier run")
+    with pytest.raises(ExceptionGroup) as caught:
+        stress(WISH, json_file=there, report=tmp_path / "page.html")
+    assert caught.group_contains(type(error), depth=None)
+    assert [file.name for file in tmp_path.iterdir()] == ["all.json"]
+    assert there.read_text() == "of an earlier run"
+
+
+def test_the_first_file_is_not_left_where_the_second_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        stress(WISH, json_file=tmp_path / "all.json", report=tmp_path / "file" / "page.html")
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("fates", "code"), [({"completed": 1}, 0), ({"error: request_timeout": 3}, 1), ({}, 1)])
+def test_a_run_in_which_no_request_was_completed_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fates: dict[str, int], code: int
+) -> None:
+    async def come_to(*_: object, **__: object) -> Result:
+        return a_result(fates=fates)
+
+    monkeypatch.setattr("stress.command.drive_own", come_to)
+    assert stress(WISH) == code
+    assert ("Not one request was completed" in capsys.readouterr().out) == bool(code)
 
 
 async def test_where_nobody_listens_there_is_nothing_to_attach_to(tmp_path: Path) -> None:

@@ -38,3 +38,13 @@ def test_a_promise_that_was_never_looked_at_is_not_said_to_be_kept(checked: int,
     first, *rest = (msgspec.structs.replace(verdict, checked=5) for verdict in result.verdicts)
     verdicts = (msgspec.structs.replace(first, checked=checked), *rest)
     assert words in shown(msgspec.structs.replace(result, verdicts=verdicts))
+
+
+@pytest.mark.parametrize("fates", [{}, {"error: request_timeout": 3}])
+def test_of_a_run_in_which_no_request_was_completed_nothing_is_said(fates: dict[str, int]) -> None:
+    result = msgspec.structs.replace(a_result(), fates=fates)
+    assert result.is_green
+    assert result.is_empty
+    assert "Every promise" not in shown(result)
+    assert "Not one request was completed, so nothing is said of any promise" in shown(result)
+    assert result.plan.command in " ".join(shown(result).split())

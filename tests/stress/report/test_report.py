@@ -85,10 +85,10 @@ def test_a_run_that_broke_one_is_red_and_tells_which_how_and_with_which_command(
     assert "lost 3 have no outcome" in page.text
 
 
-def test_a_run_in_which_nothing_was_looked_at_is_neither_green_nor_red() -> None:
+def test_a_run_in_which_no_request_was_completed_is_neither_green_nor_red() -> None:
     unseen = tuple(Verdict(invariant=name, title=title, checked=0, broken=0) for name, title in INVARIANTS.items())
     page = page_of(series=(), fates={}, faults=(), verdicts=unseen, latencies=Latencies(), machine={}, seconds=0.0)
-    assert "Nothing was looked at" in page.text
+    assert "Not one request was completed" in page.text
     assert "GREEN" not in page.text
     assert "RED" not in page.text
     assert "No second of this run was counted." in page.text
