@@ -35,7 +35,7 @@ from rpc.guard import keep_guard
 from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
 from rpc.statefile import StateFile, StateFileCorrupt
 from settings import Settings
-from store import Loaded, open_store
+from store import Loaded, open_store, share_interpreter
 from wire.envelope import Channel
 
 __all__ = ["Supervisor", "run"]
@@ -72,6 +72,7 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         supervisor = Supervisor(
             settings, data_dir=data_dir, socket=socket, live=live, narrator=narrator, manager=manager, reread=read_again
         )
+        share_interpreter()
         try:
             trio.run(supervisor.run)
         except* PoolError as group:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from store.interpreter import share_interpreter
     from store.records import EventRow, Loaded, RunRow, RunState, SessionRow, StoreStatistics
     from store.service import Store, open_store
     from store.settings import StoreSettings
@@ -21,6 +22,7 @@ __all__ = [
     "StoreSettings",
     "StoreStatistics",
     "open_store",
+    "share_interpreter",
 ]
 
 _HOMES = {
@@ -33,6 +35,7 @@ _HOMES = {
     "StoreSettings": "store.settings",
     "StoreStatistics": "store.records",
     "open_store": "store.service",
+    "share_interpreter": "store.interpreter",
 }
 
 

@@ -1,5 +1,6 @@
 """What a supervisor tells of its own affairs, without one that runs."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app import Supervisor
+from app import Supervisor, run
 from doors.live import Narrator
 from doors.notify import ServiceManager
 from settings import Settings
@@ -75,3 +76,15 @@ def test_a_worker_is_attended_to_where_somebody_hears_what_is_asked_in_its_sessi
     supervisor._serving = SimpleNamespace(pool=pool)  # type: ignore[assignment]  # as much of it as this needs
     supervisor._methods = SimpleNamespace(attended={"alice", ""}.__contains__)  # type: ignore[assignment]  # the same
     assert [supervisor._is_attended(worker) for worker in ("w1", "w2", "w3")] == [True, False, False]
+
+
+def test_a_supervisor_shares_the_interpreter_with_its_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default a thread waits 5 ms for it, and beside a busy event loop begins to wait anew in each round."""
+    before = sys.getswitchinterval()
+    seen = []
+    monkeypatch.setattr("trio.run", lambda _main: seen.append(sys.getswitchinterval()))
+    try:
+        run(Settings(), data_dir=tmp_path, socket=tmp_path / "s", live=False, reread=Settings)
+    finally:
+        sys.setswitchinterval(before)
+    assert seen == [pytest.approx(50e-6)]
