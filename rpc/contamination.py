@@ -4,12 +4,12 @@ from collections import deque
 
 from errors import ProtocolViolation
 from rpc.dialect import Step
-from wire.framing import CONTAMINATION_SAMPLE_BYTES
 from wire.veil import Veil
 
 __all__ = ["Contamination"]
 
 _KEPT_SAMPLES = 8
+_SAMPLE_BYTES = 512
 
 
 class Contamination:
@@ -34,7 +34,7 @@ class Contamination:
                 self._run = 0
             return
         self.lines += len(step.contaminated)
-        self._samples.extend(map(self._veil.data, step.contaminated))
+        self._samples.extend(map(self._sample, step.contaminated[-_KEPT_SAMPLES:]))
         if step.messages:
             longest = max(self._run + step.leading_run, step.longest_run, step.contaminated_run)
             self._run = step.contaminated_run
@@ -51,4 +51,7 @@ class Contamination:
         """The stream has ended inside a line."""
         if line:
             self.lines += 1
-            self._samples.append(self._veil.data(line[:CONTAMINATION_SAMPLE_BYTES]))
+            self._samples.append(self._sample(line))
+
+    def _sample(self, line: bytes) -> bytes:
+        return self._veil.beginning(line, _SAMPLE_BYTES)

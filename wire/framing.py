@@ -14,7 +14,6 @@ import msgspec
 from errors import ProtocolViolation
 
 __all__ = [
-    "CONTAMINATION_SAMPLE_BYTES",
     "DECODE_ERRORS",
     "DEFAULT_MAX_LINE_BYTES",
     "DecodedBlock",
@@ -25,7 +24,6 @@ __all__ = [
 ]
 
 DEFAULT_MAX_LINE_BYTES = 64 * 1024 * 1024
-CONTAMINATION_SAMPLE_BYTES = 512
 _UTF8_STEP = 256 * 1024
 
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -130,7 +128,7 @@ class LineFramer:
 
 
 class DecodedBlock(NamedTuple, Generic[T]):
-    """The outcome of decoding a block: messages in order, samples of lines that were none, and how their runs lie.
+    """The outcome of decoding a block: messages in order, the lines that were none, and how their runs lie.
 
     ``contaminated_run``, ``leading_run`` and ``longest_run`` count such lines in a row at the end, at the start and
     anywhere; blank lines count as nothing. ``clean_start`` says that ``leading_run`` is 0.
@@ -180,7 +178,7 @@ def decode_each_line(
         except DECODE_ERRORS:
             message = None
         if message is None or (accept is not None and not accept(message)):
-            contaminated.append(line[:CONTAMINATION_SAMPLE_BYTES])
+            contaminated.append(line)
             runs[-1] += 1
         else:
             messages.append(message)

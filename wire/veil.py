@@ -1,5 +1,6 @@
 """Hiding known values in texts: what a variable of the environment holds has no place in a log or an error. Pure."""
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -12,12 +13,21 @@ _SHORTEST = 6
 
 
 class Veil:
-    """Puts ``***`` in the place of each value, and of each line of one that has several, as a key in PEM has."""
+    """Puts ``***`` in the place of each value, and of each line of one that has several, as a key in PEM has.
+
+    Each is found as it is and as JSON escapes it. Whoever cuts bytes hides first, or asks here where: half a value is
+    not known for one.
+
+    Attributes:
+        longest: bytes of the longest of them.
+    """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        found = {part for value in values for part in (value, *value.splitlines()) if len(part) >= _SHORTEST}
+        parts = {part for value in values for part in (value, *value.splitlines()) if len(part) >= _SHORTEST}
+        found = {spelling for part in parts for spelling in _spellings(part)}
         longest_first = sorted(found, key=len, reverse=True)
         encoded = [value.encode("utf-8", "surrogateescape") for value in longest_first]
+        self.longest = max(map(len, encoded), default=0)
         self._texts = re.compile("|".join(map(re.escape, longest_first))) if found else None
         self._bytes = re.compile(b"|".join(map(re.escape, encoded))) if found else None
 
@@ -28,6 +38,18 @@ class Veil:
     def data(self, data: bytes) -> bytes:
         """The same for bytes, which need not be text."""
         return data if self._bytes is None else self._bytes.sub(HIDDEN.encode(), data)
+
+    def beginning(self, data: bytes, limit: int) -> bytes:
+        """The first ``limit`` bytes without the values; nothing is left of one that goes on behind them."""
+        return self.data(data[: self.cut(data, limit)])[:limit]
+
+    def cut(self, data: bytes, at: int) -> int:
+        """Where to cut so that no value is divided: ``at``, or the end of the value that lies across it."""
+        if self._bytes is not None:
+            for found in self._bytes.finditer(data, 0, at + self.longest):
+                if found.end() > at:
+                    return found.end() if found.start() < at else at
+        return at
 
     def document(self, value: Any) -> Any:
         """The same for decoded JSON, all its names and texts."""
@@ -42,3 +64,8 @@ class Veil:
                 return {self.document(name): self.document(item) for name, item in value.items()}
             case _:
                 return value
+
+
+def _spellings(value: str) -> Iterable[str]:
+    """The value, and what stands for it in the text of a JSON document."""
+    return value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]

@@ -39,6 +39,15 @@ async def test_contamination_is_counted_and_passed_over(autojump_clock: MockCloc
         assert client.contamination() == [b"npm WARN deprecated", b"\xff\xfe", b'{"neither":1}', b"[]"]
 
 
+async def test_of_contamination_the_last_few_lines_are_kept_and_cut(autojump_clock: MockClock) -> None:
+    worker = MemoryTransport()
+    async with running(worker) as client:
+        worker.print(b"".join(b"%d %s\n" % (number, b"x" * 5000) for number in range(20)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert client.statistics().contaminated == 20
+        assert client.contamination() == [(b"%d " % number).ljust(512, b"x") for number in range(12, 20)]
+
+
 @given(st.lists(st.integers(0, 7 * 10), max_size=12), st.integers(0, 3), st.integers(0, 9))
 def test_too_many_bad_lines_in_a_row_end_the_client_however_the_stream_is_cut(
     places: list[int], before: int, run: int

@@ -1,5 +1,7 @@
 """Values that are hidden: whole, line by line, in bytes, and in documents."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,36 @@ def test_a_document_is_hidden_in_its_names_too_and_keeps_its_other_values() -> N
 def test_a_value_means_itself_whatever_characters_it_has(value: str) -> None:
     assert Veil([value]).text(f"<{value}>") == f"<{HIDDEN}>"
     assert Veil([value]).data(b"<" + value.encode("utf-8", "surrogateescape") + b">") == b"<***>"
+
+
+@pytest.mark.parametrize("value", ['quo"ted', "back\\slash", "äöü-€-😀", "tab\tand\x1b", "two lines\nof one"])
+def test_a_value_is_hidden_where_json_escapes_it(value: str) -> None:
+    veil = Veil([value])
+    for written in (json.dumps({"why": value}), json.dumps({"why": value}, ensure_ascii=False)):
+        assert veil.text(written) == '{"why": "***"}'
+        assert veil.data(written.encode()) == b'{"why": "***"}'
+
+
+def test_of_what_is_cut_no_part_of_a_value_is_left() -> None:
+    veil = Veil(["canary-1", "a-longer-canary"])
+    assert veil.beginning(b"no canary-1 there", 5) == b"no **"
+    assert veil.beginning(b"no canary-1 there", 3) == b"no "
+    assert veil.beginning(b"no canary-1 there", 11) == b"no ***"
+    assert veil.beginning(b"canary-1" * 10, 20) == b"***" * 3
+    assert veil.beginning(b"short", 20) == b"short"
+    assert Veil().beginning(b"no canary-1 there", 5) == b"no ca"
+
+
+@given(
+    values=st.lists(st.text("abc", min_size=6, max_size=9), max_size=3),
+    data=st.lists(st.text("abc", max_size=3)),
+    limit=st.integers(0, 40),
+)
+def test_a_cut_beginning_is_that_of_the_whole(values: list[str], data: list[str], limit: int) -> None:
+    said = "".join([*data, *values, *data]).encode()
+    beginning = Veil(values).beginning(said, limit)
+    assert Veil(values).data(said).startswith(beginning)
+    assert len(beginning) <= limit
 
 
 @given(values=st.lists(st.text(min_size=6)), text=st.text())
