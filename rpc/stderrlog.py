@@ -4,6 +4,7 @@ A full disk drops lines and counts them; it never stops a worker.
 """
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ __all__ = ["LineLog", "Tail", "rotated"]
 
 TAIL_BYTES = 64 * 1024
 _LONGEST_LINE = 64 * 1024
+_LINE_END = re.compile(rb"[\r\n]")
 
 Writer = Callable[[int, bytes], int]
 
@@ -23,7 +25,10 @@ def rotated(path: Path) -> Path:
 
 
 class Tail:
-    """The last ``limit`` bytes of a stream."""
+    """The last ``limit`` bytes of a stream, from where a line begins.
+
+    What is left of a line that was cut may begin with the end of a secret, which nobody would know for one.
+    """
 
     def __init__(self, limit: int = TAIL_BYTES) -> None:
         self._limit = limit
@@ -33,18 +38,23 @@ class Tail:
         """Take the next piece of the stream."""
         self._data += data
         if len(self._data) > 2 * self._limit:
-            del self._data[: -self._limit]
+            del self._data[: -self._limit - 1]
 
     def text(self) -> str:
-        """The tail as text; bytes that are no UTF-8 (such as a first character cut in half) are replaced."""
-        return self._data[-self._limit :].decode("utf-8", "replace")
+        """The tail as text; bytes that are no UTF-8 are replaced."""
+        shown, cut = self._data, len(self._data) - self._limit
+        if cut > 0:
+            end = _LINE_END.search(shown, cut - 1)
+            shown = shown[end.end() :] if end else bytearray()
+        return shown.decode("utf-8", "replace")
 
 
 class LineLog:
     """Appends whole lines to a file of at most ``limit`` bytes; the file before it is kept as ``NAME.1``.
 
-    What ``veil`` knows is hidden. A line longer than 64 KiB is written in pieces. ``dropped`` counts lines that could
-    not be written; each block of lines tries afresh, so that the log goes on once there is room again.
+    What ``veil`` knows is hidden. A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
+    ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
+    there is room again.
     """
 
     def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: Veil | None = None) -> None:
@@ -62,9 +72,10 @@ class LineLog:
         """Take the next piece of the stream; writes the lines that are complete."""
         self._partial += data
         end = self._partial.rfind(b"\n") + 1
-        if end == 0 and len(self._partial) >= _LONGEST_LINE:
-            self._append(self._partial + b"\n")
-            self._partial = b""
+        if end == 0 and len(self._partial) >= _LONGEST_LINE + self._veil.longest:
+            end = self._veil.cut(self._partial, len(self._partial) - self._veil.longest)
+            self._append(self._partial[:end] + b"\n")
+            self._partial = self._partial[end:]
         elif end:
             self._append(self._partial[:end])
             self._partial = self._partial[end:]

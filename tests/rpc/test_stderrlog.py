@@ -2,21 +2,27 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rpc.stderrlog import LineLog, Tail
+from wire.veil import Veil
 
 
-@given(st.lists(st.binary(max_size=40)), st.integers(1, 50))
-def test_the_tail_is_the_end_of_the_stream(pieces: list[bytes], limit: int) -> None:
+@given(st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"\r", b"two\nlines\n"])), st.integers(1, 50))
+def test_the_tail_is_the_end_of_the_stream_from_where_a_line_begins(pieces: list[bytes], limit: int) -> None:
     tail = Tail(limit)
     for piece in pieces:
         tail.feed(piece)
         assert len(tail._data) <= 2 * limit + len(piece)
-    assert tail.text() == b"".join(pieces)[-limit:].decode("utf-8", "replace")
+    stream = b"".join(pieces)
+    if len(stream) > limit:
+        stream = (*re.split(rb"[\r\n]", stream[-limit - 1 :], maxsplit=1), b"")[1]
+    assert tail.text() == stream.decode("utf-8", "replace")
 
 
 def test_only_whole_lines_are_written_until_the_end(tmp_path: Path) -> None:
@@ -56,6 +62,20 @@ def test_a_line_without_end_does_not_grow_without_end(tmp_path: Path) -> None:
         assert len(log._partial) < 64 * 1024
     log.close()
     assert path.read_bytes().replace(b"\n", b"") == b"x" * (40 * 4096)
+
+
+@pytest.mark.parametrize("values", [["canary-0001"], ["canary-0001", "another-value-that-is-longer"]])
+def test_no_piece_of_a_long_line_ends_inside_what_is_hidden(tmp_path: Path, values: list[str]) -> None:
+    piece = 64 * 1024 + max(map(len, values))
+    for begin in range(piece - 80, piece + 2):
+        log = LineLog(tmp_path / f"{begin}.log", 10**6, veil=Veil(values))
+        line = b"x" * begin + b"canary-0001" * 3 + b"y" * piece
+        for data in (line[:piece], line[piece:], b"\n"):
+            log.feed(data)
+        log.close()
+        written = (tmp_path / f"{begin}.log").read_bytes()
+        assert written.count(b"\n") >= 2
+        assert written.replace(b"\n", b"") == b"x" * begin + b"***" * 3 + b"y" * piece
 
 
 class Disk:
