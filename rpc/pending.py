@@ -49,13 +49,13 @@ class PendingRequests:
         if message.error is None:
             exchange.succeed(message.result)
             return
+        code = self._veil.text(message.error.code)
         exchange.fail(
             WorkerRefused(
-                self._veil.text(message.error.message)
-                or f"worker {self._worker} refused {exchange.method}: {message.error.code}",
+                self._veil.text(message.error.message) or f"worker {self._worker} refused {exchange.method}: {code}",
                 worker=self._worker,
                 method=exchange.method,
-                worker_code=message.error.code,
+                worker_code=code,
                 data=self._veil.document(message.error.data) or None,
             )
         )

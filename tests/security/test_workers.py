@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from errors import PoolError, UsageError, WorkerRefused, WorkerStartFailed
@@ -18,6 +19,7 @@ from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
 from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
+from rpc.stderrlog import LineLog
 from tests.doors.envelopes import event
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
 from tests.rpc.memory_transport import MemoryTransport
@@ -77,8 +79,8 @@ def test_s52_a_worker_that_asks_without_end_leaves_room_for_the_questions_of_oth
 
 
 @asynccontextmanager
-async def talking(worker: MemoryTransport) -> AsyncIterator[RpcClient]:
-    client = RpcClient(worker, NativeDialect(), RpcSettings(), name="w1", veil=Veil([KEY]))
+async def talking(worker: MemoryTransport, key: str = KEY) -> AsyncIterator[RpcClient]:
+    client = RpcClient(worker, NativeDialect(), RpcSettings(), name="w1", veil=Veil([key]))
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield client
@@ -94,20 +96,26 @@ async def test_s22_why_a_worker_never_became_ready_is_told_without_its_secrets(a
     assert KEY not in repr((caught.value.message, caught.value.details))
 
 
+@pytest.mark.parametrize(
+    ("message", "told"), [("401 for {}", "401 for ***"), ("", "worker w1 refused get_state: ***_refused")]
+)
 async def test_s22_what_a_worker_refuses_is_told_without_its_secrets(
-    autojump_clock: MockClock, nursery: trio.Nursery
+    autojump_clock: MockClock, nursery: trio.Nursery, message: str, told: str
 ) -> None:
     worker = MemoryTransport()
 
+    error = {"code": f"{KEY}_refused", "message": message.format(KEY), "data": {"tried": [KEY, "others"]}}
+
     async def refuse() -> None:
         request = await worker.next_request()
-        error = {"code": "model_error", "message": f"401 for {KEY}", "data": {"tried": [KEY, "others"]}}
         worker.say({"id": request["id"], "error": error})
 
     async with talking(worker) as client:
         nursery.start_soon(refuse)
-        with pytest.raises(WorkerRefused, match=r"401 for \*\*\*") as caught:
+        with pytest.raises(WorkerRefused) as caught:
             await client.request("get_state")
+    assert caught.value.message == told
+    assert caught.value.details["worker_code"] == "***_refused"
     assert caught.value.details["data"] == {"tried": ["***", "others"]}
 
 
@@ -121,6 +129,28 @@ async def test_s22_what_is_no_message_is_shown_without_secrets(autojump_clock: M
     assert "SOME_KEY=***" in error.message
 
 
+@pytest.mark.parametrize("key", [KEY, "canary" + "k" * 2000])
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["line", "torn line"])
+async def test_s22_of_a_secret_that_is_cut_nothing_is_shown(autojump_clock: MockClock, key: str, end: bytes) -> None:
+    worker = MemoryTransport()
+    async with talking(worker, key) as client:
+        worker.print(b"x" * 505 + key.encode() + end)
+        await trio.testing.wait_all_tasks_blocked()
+        worker.exit(code=0)
+        await client.wait_ended()
+        assert client.contamination() == [b"x" * 505 + b"***"]
+
+
+@pytest.mark.parametrize("key", ['canary"quoted', "canary\\folder", "canary-schlüssel"])
+async def test_s22_a_secret_is_hidden_as_json_escapes_it(autojump_clock: MockClock, key: str) -> None:
+    worker = MemoryTransport()
+    async with talking(worker, key) as client:
+        worker.say({"level": "error", "why": f"no access with {key}"})
+        await trio.testing.wait_all_tasks_blocked()
+        (shown,) = client.contamination()
+    assert msgspec.json.decode(shown) == {"level": "error", "why": "no access with ***"}
+
+
 @pytest.mark.process
 async def test_s22_what_a_worker_writes_to_stderr_is_kept_without_its_secrets(tmp_path: Path) -> None:
     code = f"import sys; print('no access with {KEY}', file=sys.stderr); print('{KEY[:9]}', file=sys.stderr)"
@@ -129,6 +159,24 @@ async def test_s22_what_a_worker_writes_to_stderr_is_kept_without_its_secrets(tm
         await process.wait_exit()
         assert process.stderr_tail() == "no access with ***\ncanary-ke\n"
     assert (tmp_path / "w1.log").read_text() == "no access with ***\ncanary-ke\n"
+
+
+@pytest.mark.process
+async def test_s22_what_is_kept_of_stderr_does_not_begin_inside_a_secret(tmp_path: Path) -> None:
+    kept = 64 * 1024
+    code = f"import sys; sys.stderr.write('{KEY}\\n' + 'x' * ({kept} - 6) + '\\n')"
+    spec = msgspec.structs.replace(spec_of(code), secrets=(KEY,))
+    async with running(spec) as process:
+        await process.wait_exit()
+        assert process.stderr_tail() == "x" * (kept - 6) + "\n"
+
+
+def test_s22_a_long_line_is_not_cut_inside_a_secret_on_its_way_to_the_log(tmp_path: Path) -> None:
+    log = LineLog(tmp_path / "w1.log", 10**6, veil=Veil([KEY]))
+    for piece in ("x" * 65_530 + KEY[:6], KEY[6:] + "y" * 65_536, "\n"):
+        log.feed(piece.encode())
+    log.close()
+    assert (tmp_path / "w1.log").read_text().replace("\n", "") == "x" * 65_530 + "***" + "y" * 65_536
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
