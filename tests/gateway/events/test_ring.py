@@ -1,5 +1,6 @@
 """The ring: what is read is what is asked for, and the oldest gives way."""
 
+import timeit
 import tracemalloc
 
 import msgspec
@@ -65,6 +66,14 @@ def test_eviction_takes_the_oldest_and_leaves_the_rest_as_it_was(items: list[Ite
     assert ring.sessions == len({item.session for item in kept})
     for session in "abc":
         assert list(ring.read(session, 0, 1 << 40)) == [item for item in kept if item.session == session]
+
+
+def test_the_newest_costs_no_more_to_read_where_there_is_much_before_it() -> None:
+    def seconds(length: int) -> float:
+        ring = ring_of([event(seq) for seq in range(1, length + 1)], limit=1 << 40)
+        return min(timeit.repeat(lambda: list(ring.read(None, length - 1, length)), number=10, repeat=5))
+
+    assert seconds(100_000) < 10 * seconds(100)
 
 
 def test_a_full_ring_gives_up_a_part_of_itself_not_all() -> None:
