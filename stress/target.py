@@ -13,7 +13,9 @@ import trio
 
 from errors import PoolError
 from stress.facts import Fact, Injected, Left, LifeBegan, LifeEnded, WorkerProcess
+from stress.faults.helpers import helper_process
 from stress.faults.port import Preparation
+from stress.keeper import COMMAND as KEEPER
 from stress.processes import Household, find_supervisor, signal_process
 
 __all__ = ["OwnTarget"]
@@ -74,7 +76,8 @@ class OwnTarget:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start the first one and keep what belongs to it going; cancelled, it ends whatever lives."""
-        async with trio.open_nursery() as self._nursery:
+        keeper = helper_process([*KEEPER, str(self.data_dir)])
+        async with keeper, trio.open_nursery() as self._nursery:
             try:
                 await self.restart()
                 task_status.started()
@@ -113,21 +116,23 @@ class OwnTarget:
         self._began = trio.Event()
 
     async def kill(self, number: int) -> int:
-        """Send the supervisor a signal and wait for its end; its exit code."""
+        """Send the supervisor a signal, unless it has ended by itself, and wait for its end; its exit code."""
         life = self._life
         if life is None:
             raise PoolError("there is no supervisor to be signalled")
-        life.told = True
-        supervisor = life.process.pid if life.household is None else life.household.supervisor
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(supervisor, number)
+        if life.process.returncode is None:
+            life.told = True
+            supervisor = life.process.pid if life.household is None else life.household.supervisor
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(supervisor, number)
         await life.ended.wait()
         return life.process.returncode or 0
 
     async def stop(self, number: int, seconds: float = _STOP_SECONDS) -> None:
         """End it in good order, and wait until what is left has been counted. Raises TimeoutError."""
         with trio.move_on_after(seconds) as scope:
-            await self.kill(number)
+            async with self.ending:
+                await self.kill(number)
         if scope.cancelled_caught:
             raise TimeoutError(f"the supervisor still runs {seconds:g} s after it was told to end")
 
@@ -220,7 +225,13 @@ class OwnTarget:
         self._tell(LifeEnded(t=self._clock(), life=life.number, code=code, told=life.told))
         self._nursery.start_soon(self._count_what_is_left, life.number, life.household)
         if not life.told:
-            await self.restart()  # so that what else there is to be seen is seen
+            await self._restart_after(life)
+
+    async def _restart_after(self, life: _Life) -> None:
+        """What else there is to be seen is to be seen. A fault that was about to end it may have begun the next one."""
+        async with self.ending:
+            if self._life is life:
+                await self.restart()
 
     async def _count_what_is_left(self, life: int, household: Household) -> None:
         with trio.CancelScope(shield=True):

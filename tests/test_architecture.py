@@ -57,7 +57,7 @@ DOORS = ("attach", "dashboard", "http", "openai", "top", "websocket")
 
 STANDARD_LIBRARY_ONLY = (
     *("rpc.guard_main", "fixtures.echo_agent", "fixtures.hostile_agent"),
-    *("stress.wicked_agent", "stress.stranger", "stress.front_end"),
+    *("stress.wicked_agent", "stress.stranger", "stress.front_end", "stress.keeper"),
 )
 """Programs that must start fast, or must run whatever is installed."""
 

@@ -1,12 +1,15 @@
 """The command itself: what cannot be done is told at once, and ended by a signal it leaves nothing behind."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import pytest
 import trio
@@ -18,6 +21,7 @@ from stress.command import stress
 from stress.facts import Answered, Fact
 from stress.outcome import Result
 from stress.plan import Wish
+from stress.processes import children_of
 from stress.recorder import Recorder
 from stress.running import drive_attached
 from tests.stress.report.made_up import a_result
@@ -25,16 +29,22 @@ from tests.stress.report.made_up import a_result
 WISH = Wish(sessions=12, requests=40, rate=2.0)
 
 
-def run_and_end_with(number: signal.Signals, folder: Path) -> tuple[int, str]:
-    """A run with ``folder`` for its files that is sent a signal under load: exit code, and all that it said."""
-    line = [sys.executable, "-P", "-m", "cli", "stress", "--workers", "2", "--requests", "500", "--faults", "F1,F7"]
+@contextmanager
+def run_under_load(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], IO[str], str]]:
+    """A run with ``folder`` for its files, what it says, and what it has said in its first second."""
+    line = [sys.executable, "-P", "-m", "cli", "stress", "--workers", "2", "--requests", "500", *more]
     files = ["--json", str(folder / "all.json"), "--report", str(folder / "page.html")]
     env = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen([*line, *files], env=env, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = process.stderr.readline()  # the first second of the run
+        yield process, process.stderr, process.stderr.readline()
+
+
+def run_and_end_with(number: signal.Signals, folder: Path) -> tuple[int, str]:
+    """Exit code, and all that it said, of a run that is sent a signal under load."""
+    with run_under_load(folder, "--faults", "F1,F7") as (process, words, first):
         process.send_signal(number)
-        said += process.stderr.read()
+        said = first + words.read()
     return process.returncode, said
 
 
@@ -49,6 +59,21 @@ def test_ended_by_a_signal_a_run_leaves_no_process_and_no_file_and_says_so(numbe
         assert "Traceback" not in said
         assert list(Path(folder).iterdir()) == []
         assert [entry.name for entry in Path("/proc").glob("[0-9]*") if is_told_of(entry, folder)] == []
+
+
+@pytest.mark.process
+def test_where_a_run_is_killed_its_supervisor_and_workers_end_all_the_same() -> None:
+    with tempfile.TemporaryDirectory(prefix="p") as folder, ExitStack() as handles:
+        with run_under_load(Path(folder)) as (process, _, _):
+            told = {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if is_told_of(entry, folder)}
+            family = {child for pid in told for child in children_of(pid)} | told
+            handle = {pid: os.pidfd_open(pid) for pid in family}
+            for descriptor in handle.values():
+                handles.callback(os.close, descriptor)
+            process.kill()
+        assert len(handle) > 3  # the run, its keeper, its supervisor, a worker
+        alive = [pid for pid, descriptor in handle.items() if not select.select([descriptor], [], [], 15)[0]]
+        assert alive == []
 
 
 def is_told_of(process: Path, folder: str) -> bool:

@@ -14,7 +14,7 @@ import trio.testing
 
 from doors.supervisor_process import SupervisorProcess
 from errors import PoolError, UsageError
-from stress.facts import WorkerProcess
+from stress.facts import Fact, LifeBegan, LifeEnded, WorkerProcess
 from stress.outcome import Result
 from stress.plan import Wish, make_plan
 from stress.pool_settings import settings_text
@@ -121,6 +121,36 @@ async def test_a_run_that_is_given_up_while_a_fault_ends_the_supervisor_waits_fo
     assert trio.current_time() - began < 20
     assert target.life == 1
     assert target.supervisor is None
+
+
+async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_told_of_and_followed_by_one() -> None:
+    facts: list[Fact] = []
+    sent: list[int] = []
+
+    async def strike() -> None:
+        await target.kill(signal.SIGKILL)
+        await target.restart()
+
+    with tempfile.TemporaryDirectory(prefix="p") as folder, trio.fail_after(25):  # a socket's path is short
+        text = settings_text(make_plan(SMALL), [])
+        target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=facts.append)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(target.run)
+            assert target.supervisor is not None
+            async with target.ending:
+                os.kill(target.supervisor, signal.SIGKILL)
+                while not any(isinstance(fact, LifeEnded) for fact in facts):
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(os, "kill", lambda pid, _number: sent.append(pid))
+                    await strike()
+            async with target.ending:  # whoever waited for it has had it
+                await target.ready()
+            await target.stop(signal.SIGTERM)
+            nursery.cancel_scope.cancel()
+    assert [(fact.life, fact.told) for fact in facts if isinstance(fact, LifeEnded)] == [(1, False), (2, True)]
+    assert [fact.life for fact in facts if isinstance(fact, LifeBegan)] == [1, 2]
+    assert sent == []
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
