@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -67,9 +67,11 @@ def test_where_a_run_is_killed_its_supervisor_and_workers_end_all_the_same() -> 
         with run_under_load(Path(folder)) as (process, _, _):
             told = {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if is_told_of(entry, folder)}
             family = {child for pid in told for child in children_of(pid)} | told
-            handle = {pid: os.pidfd_open(pid) for pid in family}
-            for descriptor in handle.values():
-                handles.callback(os.close, descriptor)
+            handle = {}
+            for pid in family:
+                with suppress(ProcessLookupError):  # an evicted worker
+                    handle[pid] = os.pidfd_open(pid)
+                    handles.callback(os.close, handle[pid])
             process.kill()
         assert len(handle) > 3  # the run, its keeper, its supervisor, a worker
         alive = [pid for pid, descriptor in handle.items() if not select.select([descriptor], [], [], 15)[0]]
