@@ -1,14 +1,15 @@
 """A front end's side of the control socket that lives through lost connections: what was not answered is sent again."""
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import trio
 
-from errors import PoolError
+from errors import PoolClosed, PoolError
 from wire.envelope import EventEnvelope
 from wire.framing import LineFramer
 from wire.messages import EMPTY, ErrorBody, Message, Request
@@ -59,7 +60,8 @@ class Connection:
     ) -> None:
         """``ready`` waits for a supervisor. ``bytes_per_second``: how fast it reads.
 
-        ``greeting``: the first call on each connection; ``on_greeted`` is called with its answer.
+        ``greeting``: the first call on each connection; ``on_greeted`` is called with its answer. Where it is a
+        subscription, and that ends before the connection does, it is called again on another one.
         """
         self._ready = ready
         self._greeting = greeting
@@ -72,6 +74,7 @@ class Connection:
         self._news = trio.Event()
         self._last_id = 0
         self._scope = trio.CancelScope()
+        self._turned_away = False
         self.connected = 0
         """How often it was connected."""
 
@@ -124,7 +127,7 @@ class Connection:
     # --- connections --------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Connect, and again, until cancelled."""
+        """Connect, and again, until cancelled. Raises PoolError where the greeting fails."""
         pause = _FIRST_PAUSE
         while True:
             path = await self._ready()
@@ -134,12 +137,12 @@ class Connection:
                 await trio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
-            turned_away = await self._converse(stream)
-            pause = min(2 * pause, _LONGEST_PAUSE) if turned_away else _FIRST_PAUSE
-            await trio.sleep(pause if turned_away else 0)
+            await self._converse(stream)
+            pause = min(2 * pause, _LONGEST_PAUSE) if self._turned_away else _FIRST_PAUSE
+            await trio.sleep(pause if self._turned_away else 0)
 
-    async def _converse(self, stream: trio.SocketStream) -> bool:
-        """Until it ends; whether the connection as a whole was refused."""
+    async def _converse(self, stream: trio.SocketStream) -> None:
+        """Until it ends; notes whether that is likely to happen again at once."""
         self._outbox = [call.line for call in self._calls.values()]
         if self._greeting is not None:
             self._outbox.insert(0, self._line(*self._greeting()))
@@ -147,15 +150,13 @@ class Connection:
         self._news.set()
         self.connected += 1
         self._scope = trio.CancelScope()
-        turned_away = False
+        self._turned_away = False
         with self._scope:
-            async with stream, trio.open_nursery() as nursery:
+            async with stream, trio.open_nursery() as nursery, aclosing(self._messages(stream)) as messages:
                 nursery.start_soon(self._write, stream)
-                async for message in self._messages(stream):
-                    turned_away = turned_away or (message.event is None and message.id is None)
+                async for message in messages:
                     self._take(message)
                 nursery.cancel_scope.cancel()
-        return turned_away
 
     async def _write(self, stream: trio.SocketStream) -> None:
         try:
@@ -167,7 +168,7 @@ class Connection:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # the reader sees the end, and what was not answered is sent again
 
-    async def _messages(self, stream: trio.SocketStream) -> AsyncIterator[Message]:
+    async def _messages(self, stream: trio.SocketStream) -> AsyncGenerator[Message, None]:
         framer = LineFramer()
         while chunk := await self._receive(stream):
             for line in framer.feed(chunk):
@@ -186,14 +187,37 @@ class Connection:
 
     def _take(self, message: Message) -> None:
         if message.event is not None:
-            self._on_push(_decode_push(message.data))
+            self._take_push(_decode_push(message.data))
             return
-        if message.id == self._greeting_id and message.error is None:
-            self._on_greeted(msgspec.json.decode(message.result))
+        if message.id is None:
+            self._turned_away = True  # the connection as a whole was refused
+            return
+        if message.id == self._greeting_id:
+            self._take_answer_to_greeting(message)
+            return
         call = self._calls.pop(str(message.id), None)
         if call is None:
-            return  # of a greeting, or of a call that was made on an earlier connection
+            return  # of a call that was made on an earlier connection
         if message.error is not None:
             call.on_error(message.error)
         else:
             call.on_answer(msgspec.json.decode(message.result) if message.result != EMPTY else None)
+
+    def _take_push(self, push: Push) -> None:
+        self._on_push(push)
+        if push.reason == "behind":
+            self.hang_up()
+        elif push.reason not in (None, "closing"):
+            self._again_later()  # who has failed once is likely to fail at once
+
+    def _again_later(self) -> None:
+        self._turned_away = True
+        self.hang_up()
+
+    def _take_answer_to_greeting(self, message: Message) -> None:
+        if message.error is not None and message.error.code == PoolClosed.code:
+            self._again_later()  # the supervisor is just ending
+            return
+        if message.error is not None:
+            raise PoolError(f"the first request of a connection failed: {message.error.message or message.error.code}")
+        self._on_greeted(msgspec.json.decode(message.result))

@@ -21,7 +21,10 @@ _PATIENCE = 15.0
 """Seconds beyond the deadline of the last request until nobody waits for it any more."""
 _ASKED_AT_ONCE = 2000
 _ENDS = frozenset({"closing", "behind"})
-"""Why a subscription may end: with its supervisor, or because more was said than is kept for who has not read it."""
+"""Why a subscription may end: with its supervisor, or because more was said than is kept for who has not read it.
+
+It goes on from the bookmark in either case, where nothing is lost.
+"""
 
 
 class Driver:
@@ -130,8 +133,6 @@ class Driver:
             self._ledger.hear(event, now)
         if push.reason is not None and push.reason not in _ENDS:
             self._tell(Disordered(t=now, what=f"the subscription ended: {push.reason}"))
-        if push.reason == "behind":
-            self.hearing.hang_up()  # and go on from the bookmark, where nothing is lost
         self._look()
 
     def _look(self) -> None:
