@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from stress.attached import Limits
-from stress.checker import Rules
+from stress.checker import TIMED_OUT, Rules
 from stress.faults import Fault
 from stress.faults.port import Preparation, Stroke
 from stress.loads import Arrival, arrivals, mixed_with_wicked
@@ -15,9 +15,13 @@ from stress.plan import Plan
 __all__ = ["all_arrivals", "all_strokes", "rng_of", "rules_of"]
 
 _LEAST_TO_COMPARE = 16
-_TIMED_OUT = frozenset({"acquire_timeout", "request_timeout"})
 _TOLD_WITHIN = 2.0
 _MOST_GROWTH = 1.25
+_LEAST_SERVED = 0.1
+"""Where supervisors are ended one after the other, more than half is refused or interrupted."""
+_LEAST_SERVED_IN_OVERLOAD = 0.2
+"""Many turns begin so late that their time is up before they end: of 1.5 times the work some 40 % is served."""
+_MOST_IN_VAIN = 0.05
 
 
 def rng_of(seed: int, what: str) -> Random:
@@ -43,14 +47,17 @@ def all_strokes(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, Stroke
 
 def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
     """What a pool of these limits has promised for this plan."""
-    overloaded = _TIMED_OUT if plan.load == "L2" else frozenset[str]()
+    is_overload = plan.load == "L2"
     return Rules(
         max_workers=limits.max,
         spawn_burst=limits.spawn_burst,
         spawn_rate=limits.spawn_rate,
         backoff_max=limits.backoff_max,
         age_step=limits.age_step,
-        explains=overloaded.union(*(fault.explains for fault in faults)),
+        overload=TIMED_OUT if is_overload else frozenset(),
+        explains=frozenset[str]().union(*(fault.explains for fault in faults)),
+        least_served=_LEAST_SERVED_IN_OVERLOAD if is_overload else _LEAST_SERVED,
+        most_in_vain=1.0 if is_overload else _MOST_IN_VAIN,
         ramp=plan.ramp,
         calm=plan.calm,
         compares=plan.workers >= _LEAST_TO_COMPARE and plan.load in ("L1", "L5"),

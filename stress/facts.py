@@ -82,10 +82,11 @@ class Refused(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Started(_Seen, frozen=True, kw_only=True, tag=True):
-    """Its turn has begun on a worker."""
+    """Its turn has begun on a worker. ``at``: on the supervisor's wall clock, before the worker was told."""
 
     number: int
     worker: str
+    at: float = 0.0
 
 
 class Answered(_Seen, frozen=True, kw_only=True, tag=True):
@@ -137,11 +138,10 @@ class Disordered(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Told(_Seen, frozen=True, kw_only=True, tag=True):
-    """A front end heard of an outcome so many seconds after it was ``done``; ``slow``: one that reads slowly."""
+    """A front end that reads at once heard of an outcome so many seconds after it was ``done``."""
 
     front_end: int
     seconds: float
-    slow: bool
 
 
 # --- the pool ---------------------------------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ class Moved(_Seen, frozen=True, kw_only=True, tag=True):
 class Processes(_Seen, frozen=True, kw_only=True, tag=True):
     """The supervisor's processes in ``/proc`` at one moment.
 
-    ``rss`` in bytes and ``fds`` are the supervisor's, None when not measured this time; ``zombies``: pids of children
-    that have ended and were not waited for.
+    ``rss`` in bytes and ``fds`` are the supervisor's, None when not measured this time, or not to be; ``zombies``: pids
+    of children that have ended and were not waited for.
     """
 
     life: int
@@ -231,7 +231,7 @@ class LifeEnded(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Left(_Seen, frozen=True, kw_only=True, tag=True):
-    """The processes of a life that are still there ``seconds`` after its end; ``guarantee`` as status named it."""
+    """The processes of a life that are still there ``seconds`` after its end."""
 
     life: int
     seconds: float
@@ -239,10 +239,13 @@ class Left(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Emptied(_Seen, frozen=True, kw_only=True, tag=True):
-    """All work is done and the pool drained: the supervisor's children, its open files, and those at the beginning."""
+    """All work is done and the pool drained: the supervisor's children, its open files, and those at the beginning.
 
-    fds: int
-    fds_before: int
+    Files are None where they cannot be counted.
+    """
+
+    fds: int | None
+    fds_before: int | None
     workers: int
     zombies: int
     rss: int

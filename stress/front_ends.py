@@ -126,7 +126,7 @@ class FrontEnds:
         answered = self._answered.pop(number, None)
         if answered is not None:
             late = self._clock() - answered
-            self._tell(Told(t=self._clock(), front_end=front_end.number, seconds=late, slow=False))
+            self._tell(Told(t=self._clock(), front_end=front_end.number, seconds=late))
 
 
 async def _come_and_go(connection: Connection, rng: Random) -> None:

@@ -120,12 +120,10 @@ class Ledger:
         self._tell(Remembered(t=t, number=number, reason=reason, code=error.get("code", "")))
 
     def unknown(self, number: int, error: ErrorBody, t: float) -> None:
-        """The error that answered ``agent.wait``."""
+        """The error that answered ``agent.wait``; any other than this one says nothing of the request."""
         if error.code == _UNKNOWN:
             self._close(number)
             self._tell(Forgotten(t=t, number=number))
-        else:
-            self._tell(Remembered(t=t, number=number, reason="error", code=error.code))
 
     def hear(self, event: EventEnvelope, t: float) -> None:
         """The next event of the stream, whatever the connection."""
@@ -147,7 +145,7 @@ class Ledger:
 
     def _hear_of(self, number: int, event: EventEnvelope, data: _Data, t: float) -> None:
         if event.type == "run:start":
-            self._tell(Started(t=t, number=number, worker=data.worker or ""))
+            self._tell(Started(t=t, number=number, worker=data.worker or "", at=event.ts))
             return
         found = self._nonces.find(data.text)
         self._close(number)

@@ -63,12 +63,12 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
-def open_files(pid: int) -> int:
-    """How many files it has open; 0 = there is no such process, or it is not ours to look at."""
+def open_files(pid: int) -> int | None:
+    """How many files it has open; None = there is no such process, or it is not ours to look at."""
     try:
         return sum(1 for _ in (_PROC / str(pid) / "fd").iterdir())
     except OSError:
-        return 0
+        return None
 
 
 def seconds_in_queue(pid: int) -> float:

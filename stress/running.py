@@ -198,7 +198,7 @@ class _Run:
         mine = (view for view in views if view["key"].startswith(self._token))
         return {view["transcript"]: view["key"] for view in mine if view.get("transcript")}
 
-    async def _empty(self, fds_before: int) -> None:
+    async def _empty(self, fds_before: int | None) -> None:
         """Drain the pool and see what the supervisor still has."""
         with suppress(PoolError):  # what was not drained is seen below
             await self._driver.asking.ask("drain", {"timeout": _DRAIN_SECONDS})

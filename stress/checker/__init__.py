@@ -7,14 +7,14 @@ from typing import NamedTuple
 from stress.checker.book import Book
 from stress.checker.judge import Blame, Judge, Rules
 from stress.checker.neighbours import Neighbours, quantile
-from stress.checker.requests import Apart, OneOutcome
+from stress.checker.requests import TIMED_OUT, Apart, OneOutcome
 from stress.checker.supervisor import Bounded, NothingLeft, StrangersLetAlone
 from stress.checker.waiters import InOrder, InTime
 from stress.checker.workers import AtMost, ComesBack, LeftAlone, TrueStatus
 from stress.facts import Fact, Injected, LifeBegan, LifeEnded
 from stress.outcome import INVARIANTS, Verdict, Violation
 
-__all__ = ["Checker", "Evidence", "Rules", "judge", "quantile", "shows"]
+__all__ = ["TIMED_OUT", "Checker", "Evidence", "Rules", "judge", "quantile", "shows"]
 
 _JUDGES: tuple[type[Judge], ...] = (
     *(OneOutcome, Apart, AtMost, NothingLeft, InOrder, InTime),

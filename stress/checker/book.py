@@ -18,9 +18,9 @@ from stress.facts import (
     Started,
 )
 
-__all__ = ["CLOCK", "Book", "Entry", "Talk"]
+__all__ = ["CLOCK", "KEPT", "Book", "Entry", "Talk"]
 
-_KEPT = 20_000
+KEPT = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
 _DELAY_WINDOW = 3.0
 _FAULTS_KEPT = 1000
@@ -31,7 +31,7 @@ CLOCK = "clock"
 
 
 class Entry:
-    """One request. Times are ``t`` of the facts, None = not yet; ``accepted_at`` on the supervisor's clock."""
+    """One request. Times are ``t`` of the facts, None = not yet; those in ``_at`` on the supervisor's clock."""
 
     __slots__ = (
         "accepted",
@@ -43,6 +43,7 @@ class Entry:
         "life",
         "reason",
         "started",
+        "started_at",
         "waits",
         "worker",
     )
@@ -52,6 +53,7 @@ class Entry:
         self.accepted: float | None = None
         self.accepted_at = 0.0
         self.started: float | None = None
+        self.started_at = 0.0
         self.ended: float | None = None
         self.worker = ""
         self.reason = ""
@@ -84,6 +86,8 @@ class Book:
         self.talks: dict[str, Talk] = {}
         self.running: dict[str, set[int]] = {}
         """By worker: the requests whose turns it runs."""
+        self.born: dict[str, float] = {}
+        """By worker of this life: when it was started."""
         self.faults: list[Injected] = []
         """The latest ones."""
         self.life = 0
@@ -107,6 +111,11 @@ class Book:
         """Those injected after ``t``, or still going on then."""
         return (fault for fault in self.faults if fault.t + fault.seconds >= t)
 
+    def is_disturbed_since(self, t: float) -> bool:
+        """Whether requests may have felt a fault since ``t``, or a further supervisor has begun its life."""
+        has_new_life = self.life > 1 and self.life_began >= t
+        return has_new_life or any(fault.hurts for fault in self.faults_since(t))
+
     def clock_was_set_since(self, t: float) -> bool:
         """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
         return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK))
@@ -123,9 +132,8 @@ class Book:
             case LifeEnded():
                 self._end_life()
             case Injected():
-                self.faults = (
-                    [*self.faults[-_FAULTS_KEPT:], fact] if len(self.faults) > 2 * _FAULTS_KEPT else self.faults
-                )
+                if len(self.faults) > 2 * _FAULTS_KEPT:
+                    self.faults = self.faults[-_FAULTS_KEPT:]
                 self.faults.append(fact)
             case Delayed():
                 self._delays = [delay for delay in self._delays if delay.t > fact.t - _DELAY_WINDOW]
@@ -163,7 +171,8 @@ class Book:
         entry = self.entries.get(fact.number)
         if entry is None:
             return
-        entry.started, entry.worker, entry.waits = fact.t, fact.worker, False
+        entry.started, entry.started_at = fact.t, fact.at
+        entry.worker, entry.waits = fact.worker, False
         self.running.setdefault(fact.worker, set()).add(fact.number)
         self.talk(entry.asked.session).begun_since += 1
 
@@ -180,7 +189,7 @@ class Book:
         elif code == "resume_failed":  # its transcript was set aside, and it begins anew
             talk.answered = None
         self._ended[number] = None
-        if len(self._ended) > _KEPT:
+        if len(self._ended) > KEPT:
             forgotten, _ = self._ended.popitem(last=False)
             del self.entries[forgotten]
 
@@ -193,6 +202,8 @@ class Book:
                     self.entries[number].waits = False
             case "session_parked" | "session_failed":
                 self.talk(fact.session).worker = ""
+            case "worker_spawned":
+                self.born[fact.worker] = fact.t
             case "worker_exited":
                 self.running.pop(fact.worker, None)
             case _:
@@ -201,6 +212,7 @@ class Book:
     def _end_life(self) -> None:
         self.is_alive = False
         self.running.clear()
+        self.born.clear()
         for talk in self.talks.values():
             talk.worker = ""
         for number in {number for talk in self.talks.values() for number in talk.open}:

@@ -18,11 +18,13 @@ Harm = Literal["lost", "duplicated", "foreign"]
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What the pool has promised, in numbers: limits of its settings, seconds, bytes; and what its faults explain.
 
-    ``explains``: codes that requests may end with. Between ``ramp`` and ``calm`` seconds
-    the load was full and there was no fault. ``compares``:
-    whether waiting times under faults can be compared with those before (enough workers, no overload).
-    ``told_within``: seconds until a front end hears of its outcome although others read slowly.
-    ``rss_growth``: how many times its size after the warm-up the supervisor may grow to; 0 = not judged.
+    ``overload``: codes that requests may end with at any time, since more is asked than can be done; ``explains``:
+    those that they may end with when a fault was injected meanwhile, or not long before. Of all requests at least
+    ``least_served`` have to be completed, and at most ``most_in_vain`` may wait until their time is up. Between
+    ``ramp`` and ``calm`` seconds the load was full and there was no fault. ``compares``: whether waiting times under
+    faults can be compared with those before (enough workers, no overload). ``told_within``: seconds until a front end
+    hears of its outcome although others read slowly. ``rss_growth``: how many times its size after the warm-up the
+    supervisor may grow to; 0 = not judged.
     """
 
     max_workers: int
@@ -38,7 +40,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     rss_growth: float = 0.0
     fds_slack: int = 8
     told_within: float = math.inf
+    overload: frozenset[str] = frozenset()
     explains: frozenset[str] = frozenset()
+    least_served: float = 0.0
+    most_in_vain: float = 1.0
     ramp: float = 0.0
     calm: float = 0.0
     compares: bool = False

@@ -1,10 +1,11 @@
 """I12: what is done to one worker is felt by nobody else."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from stress.checker.book import Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
-from stress.facts import Answered, Fact, Silence, Told
+from stress.facts import Answered, Fact, Injected, Silence, Told
 
 __all__ = ["Neighbours", "quantile"]
 
@@ -13,6 +14,11 @@ _LEAST_SAMPLES = 100
 _NOTICEABLE = 0.25
 """Seconds; below, twice as long is nothing that anybody could tell on a machine with other work."""
 _EVERYBODY = "*"
+_FELT_SECONDS = 5.0
+"""What befell all workers may make requests fail that are asked so much later."""
+_RECOVERY_SECONDS = 30.0
+"""And those that are asked so much later may wait longer for it, as all workers may have to be started."""
+_DAMAGED = "resume_failed"
 
 
 class Neighbours(Judge):
@@ -30,8 +36,8 @@ class Neighbours(Judge):
         if isinstance(fact, Silence):
             yield from self._compare()
         if isinstance(fact, Told):
-            self.checked += 1
-            if not fact.slow and fact.seconds > self.rules.told_within + book.delay():
+            self.checked += math.isfinite(self.rules.told_within)
+            if fact.seconds > self.rules.told_within + book.delay():
                 yield Blame(f"front end {fact.front_end} heard of an outcome {fact.seconds:.3f} s after others did")
         if not isinstance(fact, Answered):
             return
@@ -40,25 +46,31 @@ class Neighbours(Judge):
             return
         if fact.code in _WORKERS_FAULT:
             self.checked += 1
-            if not self._is_hit(entry, book):
+            if not self._explains(fact.code, entry, book):
                 worker = entry.worker or "no worker"
                 what = f"request {fact.number} on {worker} ended with {fact.code}, and nothing was done to that worker"
                 yield Blame(what, (fact.number,), entry.worker)
         elif fact.reason == "completed":
             self._note_delay(fact, entry, book)
 
-    def _is_hit(self, entry: Entry, book: Book) -> bool:
+    def _explains(self, code: str, entry: Entry, book: Book) -> bool:
+        """A transcript may be damaged by any fault, long before it is read again."""
+        if code == _DAMAGED:
+            return any(fault.hurts for fault in book.faults)
+        return self._is_hit(entry, book, _FELT_SECONDS)
+
+    def _is_hit(self, entry: Entry, book: Book, slack: float) -> bool:
+        """``slack``: for how many seconds after its end a fault of all workers may still be felt."""
         if entry.life != book.life:
             return True
-        since = entry.asked.t if not entry.worker else book.life_began
-        hits = (fault.worker for fault in book.faults_since(since) if fault.hurts)
-        return any(worker in (entry.worker, _EVERYBODY) or not entry.worker for worker in hits)
+        slack += book.delay()
+        return any(fault.hurts and _hits(fault, entry, book, slack) for fault in book.faults)
 
     def _note_delay(self, fact: Answered, entry: Entry, book: Book) -> None:
         took = fact.t - entry.asked.t - entry.asked.turn
         if fact.t < self.rules.calm:
             self._calm += [took] if entry.asked.t >= self.rules.ramp else []
-        elif entry.asked.t > self.rules.calm and entry.is_alone and not self._is_hit(entry, book):
+        elif entry.asked.t > self.rules.calm and entry.is_alone and not self._is_hit(entry, book, _RECOVERY_SECONDS):
             self._others.append(took)
 
     def _compare(self) -> Iterator[Blame]:
@@ -72,6 +84,15 @@ class Neighbours(Judge):
         calm, others = quantile(self._calm, 0.99), quantile(self._others, 0.99)
         if others > 2 * calm and others > calm + _NOTICEABLE:
             yield Blame(f"p99 of those whose worker was let alone is {others:.3f} s, without faults it is {calm:.3f} s")
+
+
+def _hits(fault: Injected, entry: Entry, book: Book, slack: float) -> bool:
+    """Whether the request may feel it: it is done to its worker, or to all while the request or the worker began."""
+    end = fault.t + fault.seconds
+    if fault.worker == _EVERYBODY:
+        born = book.born.get(entry.worker, -math.inf)
+        return end + slack >= entry.asked.t or fault.t <= born <= end + slack
+    return end >= book.life_began and fault.worker == entry.worker if entry.worker else end >= entry.asked.t
 
 
 def quantile(values: Sequence[float], share: float) -> float:

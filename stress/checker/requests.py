@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from stress.checker.book import Book, Entry
-from stress.checker.judge import Blame, Judge
+from stress.checker.judge import Blame, Judge, Rules
 from stress.facts import (
     Accepted,
     Answered,
@@ -17,36 +17,54 @@ from stress.facts import (
     Transcribed,
 )
 
-__all__ = ["Apart", "OneOutcome"]
+__all__ = ["TIMED_OUT", "Apart", "OneOutcome"]
+
+TIMED_OUT = frozenset({"acquire_timeout", "request_timeout"})
+_FELT_SECONDS = 60.0
+"""What was held up by a fault may be felt by requests that are asked so much later."""
+_FELT_ALWAYS = frozenset({"resume_failed"})
+"""A transcript that a fault has damaged fails when it is read the next time, whenever that is."""
+_LEAST_TO_SHARE = 40
+"""Of fewer requests no share is judged."""
+_BUSY_SECONDS = 0.25
+"""Where the machine makes things so late it may be the machine that nobody was served in time by."""
 
 _SHOWN_BEFORE = 3
 """How many earlier prompts of its session the scripted model repeats."""
 
 
 class OneOutcome(Judge):
-    """I1: none lost, none told twice, nothing sent again; failures are explained by the faults."""
+    """I1: none lost, none told twice, nothing sent again; failures are explained by the faults, and are not most."""
 
     invariant = "I1"
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self._remembered: dict[int, Remembered] = {}
+        self._completed = bytearray()
+        """By number, for more requests than the book keeps."""
+        self._ended = self._served = self._in_vain = self._excused = 0
 
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
         """Judge acceptance, start, outcome, and what is asked for later."""
         match fact:
             case Accepted() | Started() | Answered() | Refused():
-                yield from self._step(fact, book.entries.get(fact.number))
+                yield from self._step(fact, book.entries.get(fact.number), book)
             case Remembered():
-                yield from self._compare(fact, book.entries.get(fact.number))
+                yield from self._remember(fact, book.entries.get(fact.number))
             case Forgotten():
                 yield from _look_for_promise(fact, book.entries.get(fact.number))
             case Transcribed():
-                yield from self._count_prompts(fact, book.entries.get(fact.number))
+                yield from self._count_prompts(fact)
             case Disordered():
                 yield Blame(fact.what)
             case Silence():
                 yield from _name_open(book)
+                yield from self._judge_shares()
             case _:
                 pass
 
-    def _step(self, fact: Accepted | Started | Answered | Refused, entry: Entry | None) -> Iterator[Blame]:
+    def _step(self, fact: Accepted | Started | Answered | Refused, entry: Entry | None, book: Book) -> Iterator[Blame]:
         name = type(fact).__name__.lower()
         number = (fact.number,)
         if entry is None:
@@ -59,24 +77,71 @@ class OneOutcome(Judge):
         elif isinstance(fact, Started) and entry.started is not None:
             yield Blame(f"request {fact.number} was started twice", number, harm="duplicated")
         elif not isinstance(fact, Started):
-            self.checked += 1
-            code = fact.code or getattr(fact, "reason", "")
-            if code != "completed" and code not in self.rules.explains and not entry.asked.wicked:
-                yield Blame(f"request {fact.number} ended with {code!r}, which nothing explains", number)
+            yield from self._end(fact, entry, book)
 
-    def _compare(self, fact: Remembered, entry: Entry | None) -> Iterator[Blame]:
-        if entry is None or entry.ended is None:
+    def _end(self, fact: Answered | Refused, entry: Entry, book: Book) -> Iterator[Blame]:
+        self.checked += 1
+        reason = fact.reason if isinstance(fact, Answered) else "refused"
+        if reason == "completed":
+            self._complete(fact.number)
+        if (remembered := self._remembered.pop(fact.number, None)) is not None:
+            yield from self._compare(remembered, reason, fact.code)
+        if entry.asked.wicked:
             return
-        if (fact.reason, fact.code) != (entry.reason, entry.code):
-            told, remembered = f"{entry.reason} {entry.code}", f"{fact.reason} {fact.code}"
+        code = fact.code or reason
+        self._count(code, book)
+        if code != "completed" and not self._is_explained(code, entry, book):
+            yield Blame(f"request {fact.number} ended with {code!r}, which nothing explains", (fact.number,))
+
+    def _is_explained(self, code: str, entry: Entry, book: Book) -> bool:
+        if code in self.rules.overload:
+            return True
+        since = 0.0 if code in _FELT_ALWAYS else entry.asked.t - _FELT_SECONDS
+        return code in self.rules.explains and book.is_disturbed_since(since)
+
+    def _count(self, code: str, book: Book) -> None:
+        if code in TIMED_OUT and book.delay() > _BUSY_SECONDS:
+            self._excused += 1
+            self.note = f"without {self._excused} that waited in vain on a busy machine"
+            return
+        self._ended += 1
+        self._served += code == "completed"
+        self._in_vain += code in TIMED_OUT
+
+    def _complete(self, number: int) -> None:
+        self._completed.extend(bytes(max(0, number + 1 - len(self._completed))))
+        self._completed[number] = True
+
+    def _remember(self, fact: Remembered, entry: Entry | None) -> Iterator[Blame]:
+        if entry is None or fact.reason == "live":
+            return
+        if entry.ended is None:
+            self._remembered[fact.number] = fact
+        else:
+            yield from self._compare(fact, entry.reason, entry.code)
+
+    def _compare(self, fact: Remembered, reason: str, code: str) -> Iterator[Blame]:
+        self.checked += 1
+        if (fact.reason, fact.code) != (reason, code):
+            told, remembered = f"{reason} {code}", f"{fact.reason} {fact.code}"
             yield Blame(f"request {fact.number} ended {told} and is remembered as {remembered}", (fact.number,))
 
-    def _count_prompts(self, fact: Transcribed, entry: Entry | None) -> Iterator[Blame]:
+    def _judge_shares(self) -> Iterator[Blame]:
+        """Faults may explain each failure, but not that most fail."""
+        if self._ended < _LEAST_TO_SHARE:
+            return
+        self.checked += 1
+        if self._in_vain > self.rules.most_in_vain * self._ended:
+            yield Blame(f"{self._in_vain} of {self._ended} requests waited in vain until their time was up")
+        if self._served < self.rules.least_served * self._ended:
+            yield Blame(f"{self._served} of {self._ended} requests were completed, and all others failed")
+
+    def _count_prompts(self, fact: Transcribed) -> Iterator[Blame]:
         self.checked += 1
         if fact.own > 1:
             what = f"request {fact.number} stands {fact.own} times in its transcript"
             yield Blame(what, (fact.number,), harm="duplicated")
-        if entry is not None and entry.reason == "completed" and fact.own == 0:
+        if fact.own == 0 and fact.number < len(self._completed) and self._completed[fact.number]:
             yield Blame(f"request {fact.number} was completed and stands in no transcript", (fact.number,))
 
 

@@ -1,5 +1,6 @@
 """I4, I7, I11: nothing is left behind, memory and files stay bounded, strangers are let alone."""
 
+import signal
 from collections.abc import Iterator
 
 from stress.checker.book import Book
@@ -10,6 +11,8 @@ __all__ = ["Bounded", "NothingLeft", "StrangersLetAlone"]
 
 _MIB = 1024 * 1024
 _LEAST_SIZES = 120
+_TOLD_ENDS = frozenset({0, -signal.SIGTERM, -signal.SIGKILL})
+"""Codes of a supervisor that somebody has had end: in good order, or by the signals that are sent to it."""
 
 
 class NothingLeft(Judge):
@@ -29,7 +32,7 @@ class NothingLeft(Judge):
                 self.checked += 1
                 if not fact.told:
                     yield Blame(f"the supervisor ended by itself, with code {fact.code}")
-                elif fact.code > 0:
+                elif fact.code not in _TOLD_ENDS:
                     yield Blame(f"the supervisor was told to end, and did with code {fact.code}")
             case _:
                 pass
@@ -57,6 +60,7 @@ class Bounded(Judge):
                 self._sizes.clear()
             case Emptied():
                 self.checked += 1
+                yield from self._judge_files(fact)
                 yield from self._judge_rest(fact)
             case Silence() if self.rules.rss_growth:
                 yield from self._judge_growth()
@@ -80,9 +84,13 @@ class Bounded(Judge):
             yield Blame(f"the supervisor has {fact.rss // _MIB} MiB, {self.rules.rss_limit // _MIB} are the limit")
         self._is_too_large = is_too_large
 
-    def _judge_rest(self, fact: Emptied) -> Iterator[Blame]:
-        if fact.fds > fact.fds_before + self.rules.fds_slack:
+    def _judge_files(self, fact: Emptied) -> Iterator[Blame]:
+        if fact.fds is None or fact.fds_before is None:
+            self.note = "its open files cannot be counted by who runs this"
+        elif fact.fds > fact.fds_before + self.rules.fds_slack:
             yield Blame(f"{fact.fds} files are open when all is done, {fact.fds_before} were at the beginning")
+
+    def _judge_rest(self, fact: Emptied) -> Iterator[Blame]:
         if fact.workers or fact.zombies:
             yield Blame(f"{fact.workers} workers and {fact.zombies} zombies are there after the pool was drained")
 

@@ -12,6 +12,10 @@ from stress.facts import Accepted, Answered, Fact, Figures, LifeEnded, Moved, St
 __all__ = ["InOrder", "InTime"]
 
 
+_GRANT_SECONDS = 0.25
+"""From the grant of a worker to the turn's beginning."""
+
+
 class _Suspicion(NamedTuple):
     """At ``due`` the request ``passed`` must have got a worker too, since ``favoured`` has."""
 
@@ -86,7 +90,7 @@ class InOrder(Judge):
 
 
 class InTime(Judge):
-    """I6: nobody waits beside a worker that fits, and every waiter is told by its deadline."""
+    """I6: nobody waits beside a worker that fits, and every waiter is served or told by its deadline."""
 
     invariant = "I6"
 
@@ -95,23 +99,24 @@ class InTime(Judge):
         self._last: Figures | None = None
 
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
-        """Judge outcomes of those that never began, and status."""
-        if isinstance(fact, Answered):
+        """Judge those that begin, outcomes of those that never did, and status."""
+        if isinstance(fact, Answered | Started):
             entry = book.entries.get(fact.number)
-            if entry is not None and entry.started is None and entry.life == book.life:
+            if entry is not None and entry.started is None and entry.ended is None and entry.life == book.life:
                 yield from self._judge_deadline(fact, entry, book)
         elif isinstance(fact, Figures):
             yield from self._look_for_idle_workers(fact)
             self._last = fact
 
-    def _judge_deadline(self, fact: Answered, entry: Entry, book: Book) -> Iterator[Blame]:
-        self.checked += 1
-        late = fact.at - entry.accepted_at - entry.asked.timeout
+    def _judge_deadline(self, fact: Answered | Started, entry: Entry, book: Book) -> Iterator[Blame]:
         if entry.accepted is None or book.clock_was_set_since(entry.accepted):
             return
-        if late > self.rules.deadline_grace + book.delay():
-            ms = round(1000 * late)
-            yield Blame(f"request {fact.number} waited {ms} ms beyond its deadline", (fact.number,))
+        self.checked += 1
+        late = fact.at - entry.accepted_at - entry.asked.timeout
+        begins = isinstance(fact, Started)
+        if late > self.rules.deadline_grace + book.delay() + (_GRANT_SECONDS if begins else 0.0):
+            what = f"request {fact.number} waited {round(1000 * late)} ms beyond its deadline"
+            yield Blame(f"{what}, and began even so" if begins else what, (fact.number,))
 
     def _look_for_idle_workers(self, now: Figures) -> Iterator[Blame]:
         """The same waiter beside the same idle worker in two documents, a second or more apart."""

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 
-from stress.checker.book import Book
+from stress.checker.book import Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
 from stress.facts import Answered, Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
 
@@ -14,6 +14,8 @@ _OWN_WISHES = frozenset({"", "evicted", "rebound", "idle", "retired"})
 """Why the pool parts a session from its worker of its own accord; an eviction itself says no reason."""
 _TELLING_SECONDS = 0.25
 """From the end of a turn to the event that tells its outcome."""
+_CLOCK_SECONDS = 0.05
+"""So much less than it was told may a turn seem to take: it is told in whole milliseconds."""
 _SPAWN_SLACK = 1.5
 """Workers more than the bucket has, because start times in ``/proc`` are counted in hundredths of a second."""
 
@@ -35,9 +37,9 @@ class AtMost(Judge):
 class LeftAlone(Judge):
     """I8: no worker is evicted, and no session parked, in mid-turn.
 
-    A worker is free as soon as all that it said in its turn is there, and the outcome is told right after: so it is a
-    turn that was cut off where the outcome of a request does not follow what was done to its worker. Of what befalls a
-    worker, or was ordered, nothing is judged.
+    A worker is free as soon as all that it said in its turn is there, and the outcome is told right after: so a turn
+    was cut off where it cannot have taken as long as it was told to, and where the outcome of a request does not follow
+    what was done to its worker. Of what befalls a worker, or was ordered, nothing is judged.
     """
 
     invariant = "I8"
@@ -47,18 +49,36 @@ class LeftAlone(Judge):
         self._taken: dict[int, Moved] = {}
 
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
-        """Judge what the supervisor does to its workers, once the outcome of the turn is there."""
+        """Judge what the supervisor does to its workers, at once and when the outcome of the turn is there."""
         if isinstance(fact, LifeEnded):
             self._taken.clear()
         elif isinstance(fact, Answered) and (moved := self._taken.pop(fact.number, None)) is not None:
             is_late = fact.at - moved.at > _TELLING_SECONDS + book.delay()
             if is_late and not book.clock_was_set_since(moved.t):
-                what = f"{moved.what} {moved.session} {moved.worker} ({moved.why}) in the turn of request {fact.number}"
-                yield Blame(what, (fact.number,), moved.worker)
+                yield _cut_off(moved, fact.number)
         elif isinstance(fact, Moved) and fact.what in _TAKINGS and fact.why in _OWN_WISHES:
             self.checked += 1
             for number in book.running.get(fact.worker, ()):
-                self._taken.setdefault(number, fact)
+                entry = book.entries.get(number)
+                if entry is not None and _is_cut_short(fact, entry, book):
+                    yield _cut_off(fact, number)
+                else:
+                    self._taken.setdefault(number, fact)
+
+
+def _cut_off(moved: Moved, number: int) -> Blame:
+    what = f"{moved.what} {moved.session} {moved.worker} ({moved.why}) in the turn of request {number}"
+    return Blame(what, (number,), moved.worker)
+
+
+def _is_cut_short(moved: Moved, entry: Entry, book: Book) -> bool:
+    """Whether its turn must still go on; of one that failed for a fault, or for lack of time, nobody can say."""
+    if entry.started is None or entry.asked.wicked or book.clock_was_set_since(entry.started):
+        return False
+    slack = _CLOCK_SECONDS + book.delay()
+    time_is_up = entry.accepted is None or moved.at > entry.accepted_at + entry.asked.timeout - slack
+    is_hit = any(fault.hurts and fault.worker in (entry.worker, "*") for fault in book.faults_since(entry.started))
+    return not time_is_up and not is_hit and moved.at - entry.started_at < entry.asked.turn - slack
 
 
 class ComesBack(Judge):
@@ -69,6 +89,7 @@ class ComesBack(Judge):
     def __init__(self, rules: Rules) -> None:
         super().__init__(rules)
         self._alive = 0
+        self._is_first = True
         self._owed: deque[tuple[float, int, int]] = deque()
         self._seen: set[tuple[int, int]] = set()
         self._tokens = float(rules.spawn_burst)
@@ -92,7 +113,8 @@ class ComesBack(Judge):
 
     def _count(self, fact: Processes) -> Iterator[Blame]:
         alive = {(worker.pid, worker.started) for worker in fact.workers}
-        new = alive - self._seen
+        new = frozenset() if self._is_first else alive - self._seen  # who was there before anybody looked, may be old
+        self._is_first = False
         self._seen = alive
         self._alive = len(alive)
         passed = max(0.0, fact.t - self._refilled)
@@ -136,6 +158,8 @@ class TrueStatus(Judge):
             self._unknown = self._gone = frozenset()
             self._life = fact.life
         self.checked += 1
+        if fact.max != self.rules.max_workers:
+            yield Blame(f"status says that {fact.max} workers may be, {self.rules.max_workers} may")
         told = frozenset(worker.pid for worker in fact.workers if worker.pid is not None and worker.state != "dead")
         unknown = (frozenset(fact.before) & frozenset(fact.after)) - told
         gone = told - frozenset(fact.before) - frozenset(fact.after)

@@ -50,6 +50,10 @@ class Shortages:
             supervisor = target.supervisor
             if supervisor is None:
                 return
+            if stroke.kind == "no_files" and _highest_descriptor(supervisor) is None:
+                why = "the supervisor has ended, or its files are not ours to look at"
+                target.tell(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
+                return
             target.tell(self.name, stroke.kind, worker="*", pid=supervisor, seconds=stroke.amount)
             with _shortage(stroke.kind, target, supervisor):
                 self._kill_one(stroke.pick, target)
@@ -68,7 +72,7 @@ def _shortage(kind: str, target: Target, supervisor: int) -> AbstractContextMana
         case "no_processes":
             return _no_processes(Tampering.of(target.data_dir))
         case "no_files":
-            return _limited(target, supervisor, resource.RLIMIT_NOFILE, _highest_descriptor(supervisor) + 1)
+            return _limited(target, supervisor, resource.RLIMIT_NOFILE, (_highest_descriptor(supervisor) or 0) + 1)
         case _:
             return _limited(target, supervisor, resource.RLIMIT_FSIZE, 0)
 
@@ -102,8 +106,8 @@ def _limit(pid: int, limit: int, soft: int) -> int:
     return soft
 
 
-def _highest_descriptor(pid: int) -> int:
-    """0 = it is gone, or has just ended and nobody has waited for it yet: then it has none, or may not be looked at."""
+def _highest_descriptor(pid: int) -> int | None:
+    """None = it is gone, or has just ended and nobody has waited for it yet, or may not be looked at."""
     with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-        return max((int(file.name) for file in Path("/proc", str(pid), "fd").iterdir()), default=0)
-    return 0
+        return max((int(file.name) for file in Path("/proc", str(pid), "fd").iterdir()), default=None)
+    return None

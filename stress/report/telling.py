@@ -47,8 +47,7 @@ def tell(fact: Fact) -> str:
             became = "was signalled" if fact.signalled else "was let alone"
             said = f"a stranger with the pid {fact.pid} of a dead worker {became}"
         case Told():
-            slowly = ", which reads slowly," if fact.slow else ""
-            said = f"front end {fact.front_end}{slowly} heard of an outcome after {duration(fact.seconds)}"
+            said = f"front end {fact.front_end} heard of an outcome after {duration(fact.seconds)}"
         case Disordered():
             said = f"the stream of events broke its promise: {fact.what}"
         case Delayed():
@@ -103,7 +102,8 @@ def _of_pool(fact: Moved | Processes | Figures | LifeBegan | LifeEnded | Left | 
             said = f"the supervisor says: {' '.join(filter(None, parts))}"
         case Processes():
             zombies = f", not waited for: {_some(fact.zombies)}" if fact.zombies else ""
-            size = "" if fact.rss is None else f"; the supervisor has {mebibytes(fact.rss)}, {fact.fds} files"
+            files = "" if fact.fds is None else f", {fact.fds} files"
+            size = "" if fact.rss is None else f"; the supervisor has {mebibytes(fact.rss)}{files}"
             said = f"{_workers(tuple(worker.pid for worker in fact.workers))} in /proc{zombies}{size}"
         case Figures():
             waiting = f", {len(fact.waiting)} waiting" if fact.waiting else ""
@@ -117,10 +117,8 @@ def _of_pool(fact: Moved | Processes | Figures | LifeBegan | LifeEnded | Left | 
         case Left():
             said = f"{len(fact.pids)} processes are left {duration(fact.seconds)} later: {_some(fact.pids)}"
         case Emptied():
-            said = (
-                f"all is done: {fact.workers} workers, {fact.zombies} zombies, {fact.fds} files "
-                f"({fact.fds_before} at the beginning), {mebibytes(fact.rss)}"
-            )
+            files = f"{fact.fds} files ({fact.fds_before} at the beginning), " if fact.fds is not None else ""
+            said = f"all is done: {fact.workers} workers, {fact.zombies} zombies, {files}{mebibytes(fact.rss)}"
         case _:
             assert_never(fact)
     return said

@@ -42,7 +42,7 @@ class Story:
 
     def tell(self, kind: type[Any], **fields: Any) -> None:
         self.t += 0.01
-        if kind is Moved:
+        if kind in (Moved, Started):
             fields["at"] = _WALL + self.t
         self.facts.append(kind(t=self.t, **fields))
 
@@ -102,7 +102,7 @@ class Story:
         self.pass_time(5.0)
         self.tell(Silence)
 
-    def empty(self, **fields: int) -> None:
+    def empty(self, **fields: int | None) -> None:
         shape = {"fds": 20, "fds_before": 20, "workers": 0, "zombies": 0, "rss": 1}
         self.tell(Emptied, **{**shape, **fields})
 

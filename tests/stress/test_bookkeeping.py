@@ -1,5 +1,7 @@
 """What lies between the wire and the judges: words, the ledger of requests, figures by the second, transcripts."""
 
+import os
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from stress.meter import Meter
 from stress.nonces import Nonces
 from stress.plan import Wish, make_plan
 from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
+from stress.processes import open_files
 from stress.progress import sparkline
 from stress.transcripts import read_transcripts
 from stress.witness import read_status
@@ -72,7 +75,7 @@ def test_an_outcome_closes_its_request_and_tells_whose_words_it_has() -> None:
     books.ledger.hear(event(11, "done", "mine-5", reason="completed", text=NONCES.word(5)), 1.3)
     started, answered = books.told[-2:]
     assert isinstance(started, Started)
-    assert started.worker == "w1"
+    assert (started.worker, started.at) == ("w1", 9.0)
     assert isinstance(answered, Answered)
     assert (answered.number, answered.said, answered.at, answered.session) == (5, (5,), 9.0, "ada")
     assert (books.ledger.open, books.ledger.promised, books.ledger.bookmark) == ({}, {}, 11)
@@ -111,6 +114,14 @@ def test_what_a_later_life_knows_and_does_not_know_of_a_request() -> None:
     assert [type(fact).__name__ for fact in books.told[1:]] == ["Remembered", "Forgotten"]
 
 
+def test_an_error_that_answers_the_question_for_an_outcome_is_none_of_the_request() -> None:
+    books = Books()
+    books.ask(5)
+    books.ledger.unknown(5, ErrorBody("pool_closed"), 2.0)
+    assert 5 in books.ledger.open
+    assert [type(fact).__name__ for fact in books.told] == ["Asked"]
+
+
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
@@ -142,6 +153,13 @@ def test_seconds_in_which_nothing_happened_are_in_the_series_too() -> None:
     meter.see(LifeBegan(t=0.1, life=1, supervisor=1))
     meter.see(Processes(t=4.2, life=1, supervisor=1, workers=()))
     assert [second.second for second in meter.series] == [0, 1, 2, 3]
+
+
+def test_files_of_a_process_that_is_not_there_are_not_counted_as_none() -> None:
+    assert (open_files(os.getpid()) or 0) > 2
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    assert open_files(gone.pid) is None
 
 
 def test_bars_show_the_latest_values_and_the_highest_one_full() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from stress.checker.book import KEPT
 from stress.facts import (
     Accepted,
     Disordered,
@@ -23,6 +24,7 @@ from stress.facts import (
 from tests.stress.story import Story, broken_by
 
 DIES = frozenset({"worker_exited"})
+TIMED_OUT = frozenset({"acquire_timeout"})
 
 
 def a_good_run() -> Story:
@@ -73,7 +75,7 @@ def test_an_outcome_of_what_was_refused_or_never_asked_for_is_one_too_many() -> 
     refused.ask(1, accept=False)
     refused.tell(Refused, number=1, code="saturated")
     refused.fail(1, "saturated")
-    assert broken_by(refused, explains=frozenset({"saturated"})) == ["I1"]
+    assert broken_by(refused, overload=frozenset({"saturated"})) == ["I1"]
     unasked = Story()
     unasked.sessions[9] = "s9"
     unasked.answer(9, said=())
@@ -104,21 +106,6 @@ def test_an_answer_that_was_lost_may_be_given_again_also_after_the_outcome() -> 
     assert story.violations() == []
 
 
-def test_an_outcome_that_is_remembered_otherwise_than_it_was_told_is_no_outcome() -> None:
-    story = Story()
-    story.converse(1)
-    story.tell(Remembered, number=1, reason="error", code="interrupted")
-    assert broken_by(story) == ["I1"]
-
-
-def test_a_failure_that_no_fault_explains_is_a_broken_promise() -> None:
-    story = Story()
-    story.ask(1)
-    story.begin(1)
-    story.fail(1, "internal")
-    assert broken_by(story, explains=DIES) == ["I1"]
-
-
 def test_a_request_to_a_worker_that_misbehaves_may_fail_in_any_way_but_once() -> None:
     story = Story()
     story.ask(1, wicked=True)
@@ -135,6 +122,18 @@ def test_a_prompt_stands_in_its_transcript_exactly_once(own: int) -> None:
     story.converse(1)
     story.tell(Transcribed, number=1, own=own, foreign=0)
     assert broken_by(story) == ["I1"]
+
+
+def test_what_was_completed_long_ago_stands_in_its_transcript_too() -> None:
+    story = Story()
+    for number in range(KEPT + 100):
+        story.ask(number)
+        story.begin(number)
+        story.answer(number)
+    for number in (0, 1):
+        story.tell(Transcribed, number=number, own=number, foreign=0)
+    (violation,) = story.violations()
+    assert violation.what == "request 0 was completed and stands in no transcript"
 
 
 def test_events_out_of_their_order_are_no_stream() -> None:
@@ -248,11 +247,35 @@ def test_a_waiter_that_is_told_too_late_was_forgotten_for_a_while() -> None:
     story.ask(1, timeout=1.0)
     story.pass_time(1.0)
     story.answer(1, reason="timeout", code="acquire_timeout", said=())
-    assert story.violations(explains=frozenset({"acquire_timeout"})) == []
+    assert story.violations(overload=TIMED_OUT) == []
     story.ask(2, timeout=1.0)
     story.pass_time(1.1)
     story.answer(2, reason="timeout", code="acquire_timeout", said=())
-    assert broken_by(story, explains=frozenset({"acquire_timeout"})) == ["I6"]
+    assert broken_by(story, overload=TIMED_OUT) == ["I6"]
+
+
+@pytest.mark.parametrize(("waited", "late", "expected"), [(1.2, 0.0, []), (1.5, 0.0, ["I6"]), (1.5, 0.4, [])])
+def test_a_waiter_that_is_served_long_after_its_deadline_was_kept_too_long(
+    waited: float, late: float, expected: list[str]
+) -> None:
+    story = Story()
+    story.ask(1, timeout=1.0)
+    story.pass_time(waited)
+    story.facts[-1] = msgspec.structs.replace(story.facts[-1], seconds=late)
+    story.begin(1)
+    story.answer(1)
+    assert broken_by(story) == expected
+
+
+def test_a_waiter_that_another_life_serves_is_served_by_its_own_time() -> None:
+    story = Story()
+    story.ask(1, timeout=1.0)
+    story.tell(LifeEnded, life=1, code=-9, told=True)
+    story.tell(LifeBegan, life=2, supervisor=101)
+    story.pass_time(3.0)
+    story.begin(1)
+    story.answer(1)
+    assert story.violations() == []
 
 
 def test_a_waiter_beside_an_idle_worker_that_fits_was_passed_over() -> None:
@@ -280,7 +303,7 @@ def test_what_the_machine_was_late_by_is_not_blamed_on_the_pool() -> None:
     story.pass_time(1.2)
     story.facts[-1] = msgspec.structs.replace(story.facts[-1], seconds=0.3)
     story.answer(1, reason="timeout", code="acquire_timeout", said=())
-    assert story.violations(explains=frozenset({"acquire_timeout"})) == []
+    assert story.violations(overload=TIMED_OUT) == []
 
 
 def test_what_was_interrupted_by_the_end_of_a_life_is_explained_by_it() -> None:

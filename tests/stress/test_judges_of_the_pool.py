@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from stress.checker import Checker
 from stress.facts import (
     Injected,
     Left,
@@ -12,7 +13,7 @@ from stress.facts import (
     Stranger,
     Told,
 )
-from tests.stress.story import Story, broken_by
+from tests.stress.story import RULES, Story, broken_by
 
 DIES = frozenset({"worker_exited"})
 
@@ -35,11 +36,29 @@ def test_a_process_that_outlives_its_supervisor_is_found() -> None:
     assert broken_by(story) == ["I4"]
 
 
-@pytest.mark.parametrize(("code", "told"), [(0, False), (-11, False), (1, True)])
+@pytest.mark.parametrize(("code", "told"), [(0, False), (-11, False), (1, True), (-11, True), (-6, True)])
 def test_a_supervisor_ends_only_when_it_is_told_to_and_in_good_order(code: int, *, told: bool) -> None:
     story = Story()
     story.tell(LifeEnded, life=1, code=code, told=told)
     assert broken_by(story) == ["I4"]
+
+
+@pytest.mark.parametrize("code", [0, -15, -9])
+def test_a_supervisor_that_is_told_to_end_may_end_well_or_by_the_signals_that_it_is_sent(code: int) -> None:
+    story = Story()
+    story.tell(LifeEnded, life=1, code=code, told=True)
+    assert story.violations() == []
+
+
+def test_files_that_nobody_may_count_are_said_to_be_uncounted() -> None:
+    story = Story()
+    story.empty(fds=None, fds_before=None)
+    checker = Checker(RULES)
+    for fact in story.facts:
+        checker.see(fact)
+    assert checker.violations == []
+    (note,) = [verdict.note for verdict in checker.verdicts() if verdict.invariant == "I7"]
+    assert "cannot be counted" in note
 
 
 def test_a_zombie_may_be_there_for_a_second_and_no_longer() -> None:
@@ -97,13 +116,41 @@ def test_a_worker_that_is_taken_away_in_mid_turn_is_noticed(taking: str) -> None
     story.tell(Moved, what=taking, worker="w1", session="ada", why="evicted")
     story.pass_time(0.5)
     story.answer(1)
-    assert broken_by(story) == ["I8"]
+    (violation,) = story.violations()
+    assert violation.invariant == "I8"
+
+
+def test_a_worker_that_is_taken_from_a_turn_which_fails_for_it_at_once_is_noticed_too() -> None:
+    story = Story()
+    story.tell(Injected, fault="F1", action="kill", worker="w2", pid=2)
+    story.ask(1, "ada", turn=0.3)
+    story.begin(1)
+    story.pass_time(0.1)
+    story.tell(Moved, what="worker_evicted", worker="w1")
+    story.t += 0.05
+    story.fail(1, "worker_exited")
+    (taken, felt) = story.violations(explains=DIES)
+    assert (taken.invariant, felt.invariant) == ("I8", "I12")
+
+
+@pytest.mark.parametrize("excuse", ["its time is up", "its worker is hit", "all are hit", "wicked", "its turn is over"])
+def test_a_turn_that_fails_by_itself_was_not_cut_off(excuse: str) -> None:
+    story = Story()
+    story.ask(1, "ada", turn=0.3, wicked=excuse == "wicked", timeout=0.1 if excuse == "its time is up" else 10.0)
+    story.begin(1)
+    if "hit" in excuse:
+        story.tell(Injected, fault="F4", action="no_disk", worker="w1" if excuse == "its worker is hit" else "*")
+    story.pass_time(0.3 if excuse == "its turn is over" else 0.15)
+    story.part(1)
+    story.fail(1, "worker_error")
+    assert story.violations(overload=frozenset({"worker_error"})) == []
 
 
 def test_a_worker_may_go_to_the_next_session_while_the_outcome_is_being_told() -> None:
     story = Story()
     story.ask(1, "ada")
     story.begin(1)
+    story.pass_time(0.1)
     story.part(1)
     story.answer(1)
     story.pass_time(2.0)
@@ -130,6 +177,15 @@ def test_more_starts_than_the_bucket_has_are_too_many() -> None:
     assert broken_by(story) == ["I9"]
 
 
+def test_workers_that_were_there_before_anybody_looked_are_no_new_ones() -> None:
+    story = Story()
+    story.processes(*range(1, 21))
+    story.processes(*range(1, 21), 21)
+    assert story.violations(max_workers=30) == []
+    story.processes(*range(1, 33))
+    assert broken_by(story, max_workers=40) == ["I9"]
+
+
 def test_starts_as_the_bucket_allows_are_fine() -> None:
     story = Story()
     for first in range(0, 24, 2):
@@ -147,6 +203,12 @@ def test_status_that_is_not_what_is_there_twice_in_a_row_is_untrue(there: tuple[
     assert broken_by(story) == ["I10"]
 
 
+def test_a_limit_in_status_that_is_not_the_one_that_was_set_is_untrue() -> None:
+    story = Story()
+    story.status(1, max=3)
+    assert broken_by(story) == ["I10"]
+
+
 def test_a_grant_that_is_neither_released_nor_in_force_was_lost_count_of() -> None:
     story = Story()
     story.status(1, grants=4)
@@ -161,6 +223,23 @@ def test_a_failure_on_a_worker_to_which_nothing_was_done_came_from_a_neighbour()
         story.tell(Injected, fault="F1", action="kill", worker=hit, pid=1)
         story.fail(1, "worker_exited")
         assert broken_by(story, explains=DIES) == expected
+
+
+@pytest.mark.parametrize(
+    ("later", "spawned", "expected"), [(0.0, False, []), (4.0, False, []), (20.0, False, ["I12"]), (20.0, True, [])]
+)
+def test_what_befell_all_workers_is_felt_by_requests_and_workers_of_that_time(
+    later: float, expected: list[str], *, spawned: bool
+) -> None:
+    story = Story()
+    story.tell(Injected, fault="F4", action="no_disk", worker="*", seconds=2.0)
+    if spawned:
+        story.tell(Moved, what="worker_spawned", worker="w1")
+    story.pass_time(2.0 + later)
+    story.ask(1)
+    story.begin(1, "w1")
+    story.fail(1, "worker_exited")
+    assert broken_by(story, explains=DIES) == expected
 
 
 def test_waiting_that_grows_under_faults_for_those_who_were_let_alone_is_felt() -> None:
@@ -194,6 +273,6 @@ def test_where_requests_wait_before_any_fault_waiting_times_say_nothing_of_fault
 
 def test_a_front_end_that_hears_late_because_others_read_slowly_is_felt() -> None:
     story = Story()
-    story.tell(Told, front_end=1, seconds=5.0, slow=False)
+    story.tell(Told, front_end=1, seconds=5.0)
     assert story.violations() == []
     assert broken_by(story, told_within=2.0) == ["I12"]

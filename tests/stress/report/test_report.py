@@ -145,7 +145,7 @@ def test_every_kind_of_fact_is_told_in_a_sentence() -> None:
     for said in (
         *("is refused: saturated", "is remembered as error internal", "is unknown to the supervisor"),
         *("stands 2 times in its own transcript, 1 time in others", "the stream of events broke its promise: seq"),
-        *("front end 3, which reads slowly, heard of an outcome after 2 s", "worker evicted s1 w1 (idle)"),
+        *("front end 3 heard of an outcome after 2 s", "worker evicted s1 w1 (idle)"),
         *("3 workers (1, 2, 3) in /proc, not waited for: 9; the supervisor has 50 MiB, 7 files", "status (running)"),
         *("supervisor 1 ended with -9, by itself", "2 processes are left 2 s later: 7, 8", "all is done: 0 workers"),
         *("fault F1: stop to all workers, pid 5, for 3 s", "pid 6 of a dead worker was signalled", "up to 1.5 s late"),
@@ -164,7 +164,7 @@ def every_kind_of_fact() -> Story:
     story.tell(facts.Forgotten, number=6)
     story.tell(facts.Transcribed, number=6, own=2, foreign=1)
     story.tell(facts.Disordered, what="seq 5 after 6")
-    story.tell(facts.Told, front_end=3, seconds=2.0, slow=True)
+    story.tell(facts.Told, front_end=3, seconds=2.0)
     story.tell(facts.Moved, what="worker_evicted", worker="w1", session="s1", why="idle")
     story.processes(1, 2, 3, zombies=(9,), rss=50 * 1024 * 1024, fds=7)
     story.status(1, 2)

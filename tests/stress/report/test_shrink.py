@@ -185,12 +185,12 @@ def test_a_request_without_outcome_is_shown_by_its_beginning_and_the_end() -> No
 
 def test_a_turn_that_was_cut_off_is_shown_by_who_ran_it_and_what_was_done_to_the_worker() -> None:
     evidence, _ = evidence_of(told_among_others("I8", [(1, 0), (2, 1)]), "I8")
-    asked, begun, parted, answered = shrink(evidence, RULES)
+    asked, accepted, begun, parted = shrink(evidence, RULES)
     assert isinstance(asked, Asked)
+    assert isinstance(accepted, Accepted)
     assert isinstance(begun, Started)
     assert isinstance(parted, Moved)
     assert parted.what == "session_parked"
-    assert isinstance(answered, Answered)
 
 
 def test_of_two_kills_the_one_is_kept_whose_worker_did_not_come_back() -> None:
