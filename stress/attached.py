@@ -1,6 +1,5 @@
 """A supervisor that somebody else runs: it is driven and looked at, but neither started nor ended."""
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,7 +56,6 @@ class AttachedTarget:
 
     def __init__(self, socket: Path, *, clock: Callable[[], float], tell: Callable[[Fact], None]) -> None:
         self.socket = socket
-        self.folder = Path(tempfile.gettempdir())
         self.data_dir = Path()
         self.ending = trio.Lock()
         self.household: Household | None = None

@@ -61,8 +61,6 @@ class OwnTarget:
         (folder / "pool.toml").write_text(settings, encoding="utf-8")
         self._wrapper = [word for preparation in preparations for word in preparation.wrapper]
         self._env = {name: value for name, value in os.environ.items() if not name.startswith("POOL_")}
-        for preparation in preparations:
-            self._env |= preparation.env
         self._clock = clock
         self._tell = tell
         self._life: _Life | None = None
