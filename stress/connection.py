@@ -93,7 +93,7 @@ class Connection:
         self._put(line)
 
     async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """Call a method and wait for its result. Raises PoolError with the supervisor's sentence."""
+        """Call a method and wait for its result. Raises PoolError with the supervisor's sentence and ``code``."""
         came = trio.Event()
         results: list[Any] = []
         errors: list[ErrorBody] = []
@@ -109,7 +109,7 @@ class Connection:
         self.call(method, params or {}, on_answer, on_error)
         await came.wait()
         if errors:
-            raise PoolError(f"{method}: {errors[0].message or errors[0].code}")
+            raise PoolError(f"{method}: {errors[0].message or errors[0].code}", code=errors[0].code)
         return results[0]
 
     def hang_up(self) -> None:

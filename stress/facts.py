@@ -22,6 +22,7 @@ __all__ = [
     "LifeBegan",
     "LifeEnded",
     "Moved",
+    "Outlived",
     "Processes",
     "Refused",
     "Remembered",
@@ -135,6 +136,12 @@ class Disordered(_Seen, frozen=True, kw_only=True, tag=True):
     """The stream of events broke its promise: a sentence that says how."""
 
     what: str
+
+
+class Outlived(_Seen, frozen=True, kw_only=True, tag=True):
+    """The run of a front end that was killed has come to an end of its own all the same."""
+
+    run: str
 
 
 class Told(_Seen, frozen=True, kw_only=True, tag=True):
@@ -289,6 +296,7 @@ Fact = (
     | Silence
     | Transcribed
     | Disordered
+    | Outlived
     | Told
     | Moved
     | Processes

@@ -20,7 +20,7 @@ from stress.connection import Connection
 from stress.driver import Driver
 from stress.facts import Emptied
 from stress.faults import Fault, faults_of
-from stress.faults.port import Preparation
+from stress.faults.port import Preparation, Settling
 from stress.front_ends import FrontEnds
 from stress.ledger import Ledger
 from stress.loads import Arrival
@@ -118,6 +118,7 @@ class _Run:
         self._token = f"stress-{os.urandom(4).hex()}"
         self._nonces = Nonces(recorder.plan.seed)
         self._sessions: dict[int, str] = {}
+        self._striking = trio.CancelScope()
         self._ledger = Ledger(self._nonces, recorder.tell, prefix=self._token)
         self._driver = Driver(self._plan, self._ledger, ready=target.ready, clock=recorder.clock, tell=recorder.tell)
         self._witness = Witness(
@@ -164,6 +165,7 @@ class _Run:
                 nursery.start_soon(watch)
             await self._driver.run(self._all_arrivals(), self._front_ends.asker)
             await self._front_ends.settle()
+            await self._settle_faults()
             nursery.cancel_scope.cancel()
 
     def _named(self, session: str) -> str:
@@ -189,9 +191,17 @@ class _Run:
 
     async def _inject_all(self) -> None:
         async with trio.open_nursery() as nursery:
-            for fault, stroke in all_strokes(self._plan, self._faults):
-                await trio.sleep(max(0.0, stroke.at - self._recorder.clock()))
-                nursery.start_soon(fault.inject, stroke, self._target)
+            with self._striking:
+                for fault, stroke in all_strokes(self._plan, self._faults):
+                    await trio.sleep(max(0.0, stroke.at - self._recorder.clock()))
+                    nursery.start_soon(fault.inject, stroke, self._target)
+
+    async def _settle_faults(self) -> None:
+        """No more strokes; what came of the last ones may be known later than what came of the load."""
+        self._striking.cancel()
+        for fault in self._faults:
+            if isinstance(fault, Settling):
+                await fault.settle()
 
     async def _owners(self) -> dict[str, str]:
         views = await self._driver.asking.ask("sessions.list")

@@ -10,6 +10,7 @@ from stress.facts import (
     Disordered,
     Fact,
     Forgotten,
+    Outlived,
     Refused,
     Remembered,
     Silence,
@@ -58,6 +59,8 @@ class OneOutcome(Judge):
                 yield from self._count_prompts(fact)
             case Disordered():
                 yield Blame(fact.what)
+            case Outlived():
+                self.checked += 1
             case Silence():
                 yield from _name_open(book)
                 yield from self._judge_shares()

@@ -8,9 +8,9 @@ from random import Random
 
 import trio
 
-from errors import PoolError
+from errors import PoolError, UsageError
 from stress.connection import Connection
-from stress.facts import Disordered
+from stress.facts import Disordered, Outlived
 from stress.faults.helpers import helper_process
 from stress.faults.port import Preparation, Stroke, Target
 from stress.faults.times import spread
@@ -24,6 +24,7 @@ _TURN_MS = 500
 """So long the run takes; the front end dies within it, counted from the grant."""
 _GRANT_SECONDS = 60.0
 _OUTCOME_SECONDS = 90.0
+_PAUSE = 0.1
 
 
 class LostFrontEnds:
@@ -35,6 +36,8 @@ class LostFrontEnds:
     def __init__(self) -> None:
         self._name = f"lost-front-end-{os.urandom(4).hex()}"  # a supervisor that is attached to knows earlier runs
         self._numbers = itertools.count(1)
+        self._open: set[str] = set()
+        self._news = trio.Event()
 
     def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
         """Nothing: this can be done to any pool."""
@@ -51,13 +54,22 @@ class LostFrontEnds:
             with trio.move_on_after(_GRANT_SECONDS):
                 if await front_end.line() != GRANTED:
                     return
+            self._open.add(run)
             await trio.sleep(stroke.amount)
             target.tell(self.name, stroke.kind, pid=front_end.pid, hurts=False)
         await expect_outcome(run, target)
+        self._open.remove(run)
+        self._news.set()
+        self._news = trio.Event()
+
+    async def settle(self) -> None:
+        """Wait until of each run that has lost its front end it is known what became of it."""
+        while self._open:
+            await self._news.wait()
 
 
 async def expect_outcome(run: str, target: Target) -> None:
-    """Say so where a run comes to no end; which end it is is not judged, since other faults may have struck it."""
+    """Say whether a run comes to its end; which end it is is not judged, since other faults may have struck it."""
 
     async def ready() -> Path:
         return target.socket
@@ -69,15 +81,19 @@ async def expect_outcome(run: str, target: Target) -> None:
             nursery.start_soon(connection.run)
             wrong = await _ask_for_outcome(connection, run)
             nursery.cancel_scope.cancel()
-    if wrong:
-        target.see(Disordered(t=target.now(), what=wrong))
+    now = target.now()
+    target.see(Disordered(t=now, what=wrong) if wrong else Outlived(t=now, run=run))
 
 
 async def _ask_for_outcome(connection: Connection, run: str) -> str:
     """What is wrong with the answer; empty = nothing."""
-    try:
-        while (await connection.ask("agent.wait", {"run_id": run, "session": run}))["status"] == "timeout":
-            continue  # it was asked for with a patience of its own
-    except PoolError as exc:
-        return f"the front end of run {run} died, and nobody knows of the run: {exc}"
-    return ""
+    while True:
+        try:
+            answer = await connection.ask("agent.wait", {"run_id": run, "session": run})
+        except PoolError as exc:
+            if exc.details.get("code") == UsageError.code:
+                return f"the front end of run {run} died, and nobody knows of the run: {exc}"
+            await trio.sleep(_PAUSE)  # a supervisor that is just ending; the next one has to know
+            continue
+        if answer["status"] != "timeout":  # it was asked for with a patience of its own
+            return ""

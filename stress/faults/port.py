@@ -7,7 +7,7 @@ finds when the time has come (which pids live) only resolves them.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import trio
@@ -15,7 +15,7 @@ import trio
 from stress.facts import Fact, WorkerProcess
 from stress.plan import Plan
 
-__all__ = ["Fault", "Preparation", "Stroke", "Target"]
+__all__ = ["Fault", "Preparation", "Settling", "Stroke", "Target"]
 
 
 class Stroke(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,13 +34,14 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be so before the supervisor starts.
 
     ``settings``: tables merged into its settings file. ``wrapper``: a program that starts it, with its arguments.
-    ``profiles``: ``(agent, role)`` of further profiles, whose workers misbehave; their sessions are asked ``share`` of
-    all requests. ``prompts``: what their prompts say before the nonce, one of them each time. ``ends``: the fault ends
-    the supervisor, which therefore has to be one of our own.
+    ``env``: further environment variables of it. ``profiles``: ``(agent, role)`` of further profiles, whose workers
+    misbehave; their sessions are asked ``share`` of all requests. ``prompts``: what their prompts say before the nonce,
+    one of them each time. ``ends``: the fault ends the supervisor, which therefore has to be one of our own.
     """
 
     settings: Mapping[str, Any] = {}
     wrapper: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
     profiles: tuple[tuple[str, str], ...] = ()
     share: float = 0.0
     prompts: tuple[str, ...] = ("",)
@@ -50,6 +51,8 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 class Target(Protocol):
     """The pool that is driven, from outside."""
 
+    folder: Path
+    """A directory of its own, where a fault may put files."""
     data_dir: Path
     socket: Path
     ending: trio.Lock
@@ -98,3 +101,11 @@ class Fault(Protocol):
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """Do it; may last as long as the fault does. Cancelled at the end of the run, when it undoes what it can."""
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """A fault of whose strokes it is known only later what came of them."""
+
+    async def settle(self) -> None:
+        """Wait until that is known, or it is clear that it is wrong; no stroke begins any more."""

@@ -17,6 +17,7 @@ from stress.facts import (
     LifeBegan,
     LifeEnded,
     Moved,
+    Outlived,
     Processes,
     Refused,
     Remembered,
@@ -48,6 +49,8 @@ def tell(fact: Fact) -> str:
             said = f"a stranger with the pid {fact.pid} of a dead worker {became}"
         case Told():
             said = f"front end {fact.front_end} heard of an outcome after {duration(fact.seconds)}"
+        case Outlived():
+            said = f"the run {fact.run} has come to its end, although its front end was killed"
         case Disordered():
             said = f"the stream of events broke its promise: {fact.what}"
         case Delayed():

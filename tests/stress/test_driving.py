@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import trio
@@ -14,7 +15,7 @@ import trio.testing
 
 from doors.supervisor_process import SupervisorProcess
 from errors import PoolError, UsageError
-from stress.facts import Fact, LifeBegan, LifeEnded, WorkerProcess
+from stress.facts import Fact, LifeBegan, LifeEnded, Outlived, WorkerProcess
 from stress.outcome import Result
 from stress.plan import Wish, make_plan
 from stress.pool_settings import settings_text
@@ -49,6 +50,35 @@ async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened
     checked = {verdict.invariant: verdict.checked for verdict in result.verdicts}
     assert all(checked[invariant] for invariant in ("I1", "I2", "I3", "I4", "I7", "I10"))
     assert result.log == ""
+
+
+LOST = Wish(faults=("F6",), sessions=8, workers=3, seconds=4.0, rate=8.0, seed=4)
+"""Its one stroke comes more than a second before the last request is made."""
+
+
+@pytest.mark.timeout(60)
+async def test_the_runs_of_front_ends_that_were_killed_are_looked_at() -> None:
+    facts: list[Fact] = []
+    result = await drive_own(LOST, show=lambda recorder: recorder.listeners.append(facts.append))
+    assert told(result) == []
+    assert [fault.action for fault in result.faults] == ["kill_front_end"]
+    assert len([fact for fact in facts if isinstance(fact, Outlived)]) == 1
+
+
+@pytest.mark.timeout(60)
+async def test_that_such_a_run_comes_to_no_end_is_found_out_after_the_end_of_the_load_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ask_for_ever(*_: object) -> NoReturn:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr("stress.faults.lost_front_ends._ask_for_outcome", ask_for_ever)
+    monkeypatch.setattr("stress.faults.lost_front_ends._OUTCOME_SECONDS", 8.0)
+    result = await drive_own(LOST)
+    (violation,) = result.violations
+    assert violation.what.endswith("died, and the run has no outcome 8 s later")
+    clear(result)
 
 
 @pytest.mark.timeout(60)

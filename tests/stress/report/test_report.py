@@ -149,6 +149,7 @@ def test_every_kind_of_fact_is_told_in_a_sentence() -> None:
         *("3 workers (1, 2, 3) in /proc, not waited for: 9; the supervisor has 50 MiB, 7 files", "status (running)"),
         *("supervisor 1 ended with -9, by itself", "2 processes are left 2 s later: 7, 8", "all is done: 0 workers"),
         *("fault F1: stop to all workers, pid 5, for 3 s", "pid 6 of a dead worker was signalled", "up to 1.5 s late"),
+        "the run lost-1 has come to its end, although its front end was killed",
         *("with the words of 5, 6, and words of nobody: zzz", "the end: nobody waits any longer"),
     ):
         assert said in text
@@ -164,6 +165,7 @@ def every_kind_of_fact() -> Story:
     story.tell(facts.Forgotten, number=6)
     story.tell(facts.Transcribed, number=6, own=2, foreign=1)
     story.tell(facts.Disordered, what="seq 5 after 6")
+    story.tell(facts.Outlived, run="lost-1")
     story.tell(facts.Told, front_end=3, seconds=2.0)
     story.tell(facts.Moved, what="worker_evicted", worker="w1", session="s1", why="idle")
     story.processes(1, 2, 3, zombies=(9,), rss=50 * 1024 * 1024, fds=7)
