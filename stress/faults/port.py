@@ -34,14 +34,13 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be so before the supervisor starts.
 
     ``settings``: tables merged into its settings file. ``wrapper``: a program that starts it, with its arguments.
-    ``env``: further environment variables of it. ``profiles``: ``(agent, role)`` of further profiles, whose workers
-    misbehave; their sessions are asked ``share`` of all requests. ``prompts``: what their prompts say before the nonce,
-    one of them each time. ``ends``: the fault ends the supervisor, which therefore has to be one of our own.
+    ``profiles``: ``(agent, role)`` of further profiles, whose workers misbehave; their sessions are asked ``share`` of
+    all requests. ``prompts``: what their prompts say before the nonce, one of them each time. ``ends``: the fault ends
+    the supervisor, which therefore has to be one of our own.
     """
 
     settings: Mapping[str, Any] = {}
     wrapper: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
     profiles: tuple[tuple[str, str], ...] = ()
     share: float = 0.0
     prompts: tuple[str, ...] = ("",)
@@ -51,8 +50,6 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 class Target(Protocol):
     """The pool that is driven, from outside."""
 
-    folder: Path
-    """A directory of its own, where a fault may put files."""
     data_dir: Path
     socket: Path
     ending: trio.Lock
