@@ -45,6 +45,7 @@ _SUSPICIOUS = re.compile(
     re.IGNORECASE,
 )
 """What every one of them contains: most texts have none of it."""
+_LAST_WORD = re.compile(r"(?<!\S)\S+\Z")
 
 
 class Redactor:
@@ -65,11 +66,14 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """One text: bounded, without what looks like a secret, every control code but line ends and tabs visible."""
-        shown = self._veil.text(text[: 2 * _MAX_CHARS])  # cut again below: no secret is cut before it is known as one
+        end = self._veil.cut(text, 2 * _MAX_CHARS)  # and again below: no secret is cut before it is known as one
+        shown = self._veil.text(text[:end])
         if _SUSPICIOUS.search(shown):
             for pattern in _SECRET_TEXTS:
                 shown = pattern.sub(rf"\g<1>{HIDDEN}", shown)
-        if len(shown) > _MAX_CHARS:
+        if len(shown) <= _MAX_CHARS and end < len(text):  # what was hidden is shorter: the first cut would be seen
+            shown = _LAST_WORD.sub("", shown)
+        if len(shown) > _MAX_CHARS or end < len(text):
             shown = f"{shown[:_MAX_CHARS]}... (of {len(text)} characters)"
         return shown if shown.isprintable() else "".join(map(_visible, shown))
 

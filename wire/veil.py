@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, overload
 
 __all__ = ["HIDDEN", "Veil"]
 
@@ -15,8 +15,8 @@ _SHORTEST = 6
 class Veil:
     """Puts ``***`` in the place of each value, and of each line of one that has several, as a key in PEM has.
 
-    Each is found as it is and as JSON escapes it. Whoever cuts bytes hides first, or asks here where: half a value is
-    not known for one.
+    Each is found as it is and as JSON escapes it. Whoever cuts hides first, or asks here where: half a value is not
+    known for one.
 
     Attributes:
         longest: bytes of the longest of them.
@@ -39,14 +39,22 @@ class Veil:
         """The same for bytes, which need not be text."""
         return data if self._bytes is None else self._bytes.sub(HIDDEN.encode(), data)
 
-    def beginning(self, data: bytes, limit: int) -> bytes:
-        """The first ``limit`` bytes without the values; nothing is left of one that goes on behind them."""
-        return self.data(data[: self.cut(data, limit)])[:limit]
+    @overload
+    def beginning(self, said: str, limit: int) -> str: ...
 
-    def cut(self, data: bytes, at: int) -> int:
+    @overload
+    def beginning(self, said: bytes, limit: int) -> bytes: ...
+
+    def beginning(self, said: str | bytes, limit: int) -> str | bytes:
+        """The first ``limit`` characters or bytes without the values; nothing is left of one that goes on behind."""
+        begin = said[: self.cut(said, limit)]
+        return (self.text(begin) if isinstance(begin, str) else self.data(begin))[:limit]
+
+    def cut(self, said: str | bytes | bytearray, at: int) -> int:
         """Where to cut so that no value is divided: ``at``, or the end of the value that lies across it."""
-        if self._bytes is not None:
-            for found in self._bytes.finditer(data, 0, at + self.longest):
+        values: re.Pattern[Any] | None = self._texts if isinstance(said, str) else self._bytes
+        if values is not None:
+            for found in values.finditer(said, 0, at + self.longest):
                 if found.end() > at:
                     return found.end() if found.start() < at else at
         return at

@@ -100,6 +100,25 @@ def test_a_text_has_an_end_and_no_secret_is_cut_before_it_is_known() -> None:
     assert "sk-" not in shown("x " * 2045 + "sk-abcdefgh12345678" + "y" * 1000)
 
 
+@pytest.mark.parametrize("between", ["", " ", ", then "])
+@pytest.mark.parametrize("length", [1_300, 1_710, 2_500, 9_000])
+def test_of_a_secret_that_is_cut_nothing_is_left_however_much_was_hidden_before_it(length: int, between: str) -> None:
+    redactor = Redactor()
+    redactor.hide(["canary" + "k" * length])
+    text = between.join(["canary" + "k" * length] * 9)
+    assert "k" not in redactor.text(text)
+    assert redactor.text(text).endswith(f"(of {len(text)} characters)")
+
+
+@pytest.mark.parametrize("before", range(8_165, 8_195))
+@pytest.mark.parametrize("secret", ["https://user:hunter2@host", "sk-abcdefgh12345678", "bearer abcdef123456"])
+def test_nor_is_there_a_part_of_what_only_looks_like_a_secret(secret: str, before: int) -> None:
+    redactor = Redactor()
+    redactor.hide(["canary" + "k" * 7_000])
+    text = redactor.text("canary" + "k" * 7_000 + " " + "x" * (before - 7_008) + f" {secret} and more" + " y" * 9_000)
+    assert not [part for part in ("hun", "abc") if part in text]
+
+
 def test_a_table_and_a_list_have_an_end_in_width_and_depth() -> None:
     assert len(shown({str(number): number for number in range(1000)})) == 101
     assert len(shown(list(range(1000)))) == 101

@@ -59,6 +59,8 @@ def test_of_what_is_cut_no_part_of_a_value_is_left() -> None:
     assert veil.beginning(b"canary-1" * 10, 20) == b"***" * 3
     assert veil.beginning(b"short", 20) == b"short"
     assert Veil().beginning(b"no canary-1 there", 5) == b"no ca"
+    assert veil.beginning("ä canary-1 there", 5) == "ä ***"
+    assert veil.beginning("ä canary-1 there", 2) == "ä "
 
 
 @given(
@@ -67,10 +69,11 @@ def test_of_what_is_cut_no_part_of_a_value_is_left() -> None:
     limit=st.integers(0, 40),
 )
 def test_a_cut_beginning_is_that_of_the_whole(values: list[str], data: list[str], limit: int) -> None:
-    said = "".join([*data, *values, *data]).encode()
+    said = "".join([*data, *values, *data])
     beginning = Veil(values).beginning(said, limit)
-    assert Veil(values).data(said).startswith(beginning)
+    assert Veil(values).text(said).startswith(beginning)
     assert len(beginning) <= limit
+    assert Veil(values).beginning(said.encode(), limit) == beginning.encode()
 
 
 @given(values=st.lists(st.text(min_size=6)), text=st.text())
