@@ -104,7 +104,7 @@ class WorkerProcess:
         self._cgroups = cgroups
         self._cgroup: Cgroup | None = None
         self.veil = Veil(spec.secrets)
-        self._tail = Tail()
+        self._tail = Tail(veil=self.veil)
         self._log = LineLog(spec.log_path, settings.log_bytes, veil=self.veil) if spec.log_path else None
         self._last_output = b""
         self._hunt = Hunt(lambda marker: marker == spec.marker)
@@ -183,7 +183,7 @@ class WorkerProcess:
 
     def stderr_tail(self) -> str:
         """The last text the worker wrote to stderr, at most 64 KiB, without secrets of its environment."""
-        return self.veil.text(self._tail.text())
+        return self._tail.text()
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

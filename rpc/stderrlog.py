@@ -25,28 +25,31 @@ def rotated(path: Path) -> Path:
 
 
 class Tail:
-    """The last ``limit`` bytes of a stream, from where a line begins.
+    """The last ``limit`` bytes of a stream, from where a line begins; of a longer line the end.
 
-    What is left of a line that was cut may begin with the end of a secret, which nobody would know for one.
+    What ``veil`` knows is hidden. Nothing is cut inside a secret: the end of one is not known for one.
     """
 
-    def __init__(self, limit: int = TAIL_BYTES) -> None:
+    def __init__(self, limit: int = TAIL_BYTES, *, veil: Veil | None = None) -> None:
         self._limit = limit
+        self._veil = veil or Veil()
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Take the next piece of the stream."""
         self._data += data
-        if len(self._data) > 2 * self._limit:
-            del self._data[: -self._limit - 1]
+        if len(self._data) > 2 * self._limit + self._veil.longest:
+            before = len(self._data) - self._limit - 1  # one more tells whether a line begins there
+            del self._data[: self._veil.cut(self._data, before - self._veil.longest)]
 
     def text(self) -> str:
         """The tail as text; bytes that are no UTF-8 are replaced."""
         shown, cut = self._data, len(self._data) - self._limit
         if cut > 0:
             end = _LINE_END.search(shown, cut - 1)
-            shown = shown[end.end() :] if end else bytearray()
-        return shown.decode("utf-8", "replace")
+            begins = end.end() if end and shown[end.end() :].strip() else cut
+            shown = shown[self._veil.cut(shown, begins) :]
+        return self._veil.data(bytes(shown)).decode("utf-8", "replace")
 
 
 class LineLog:

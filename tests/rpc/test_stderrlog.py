@@ -21,8 +21,39 @@ def test_the_tail_is_the_end_of_the_stream_from_where_a_line_begins(pieces: list
         assert len(tail._data) <= 2 * limit + len(piece)
     stream = b"".join(pieces)
     if len(stream) > limit:
-        stream = (*re.split(rb"[\r\n]", stream[-limit - 1 :], maxsplit=1), b"")[1]
+        lines = (*re.split(rb"[\r\n]", stream[-limit - 1 :], maxsplit=1), b"")[1]
+        stream = lines if lines.strip() else stream[-limit:]
     assert tail.text() == stream.decode("utf-8", "replace")
+
+
+@given(
+    values=st.lists(st.text("ab\n", min_size=6, max_size=9), max_size=2),
+    pieces=st.lists(st.text("ab\n", max_size=9)),
+    limit=st.integers(1, 30),
+)
+def test_the_tail_is_the_end_of_the_stream_without_what_is_hidden(
+    values: list[str], pieces: list[str], limit: int
+) -> None:
+    veil = Veil(values)
+    tail = Tail(limit, veil=veil)
+    said = "".join(text for piece in pieces for text in (piece, *values))
+    for begin in range(0, len(said), 5):
+        tail.feed(said[begin : begin + 5].encode())
+        assert len(tail._data) <= 2 * limit + veil.longest + 5
+    assert veil.text(said).endswith(tail.text())
+    assert len(tail.text()) <= limit
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
+@pytest.mark.parametrize("begin", range(80, 120))
+def test_of_a_line_longer_than_the_tail_the_end_is_shown_and_no_end_of_a_secret(begin: int, end: str) -> None:
+    line = "x" * begin + "canary-0001" + "y" * (200 - begin) + end
+    tail = Tail(100, veil=Veil(["canary-0001", "another-value-that-is-longer"]))
+    for at in range(0, len(line), 7):
+        tail.feed(line[at : at + 7].encode())
+    shown = tail.text()
+    assert line.replace("canary-0001", "***").endswith(shown)
+    assert 100 - len("canary-0001") < len(shown) <= 100
 
 
 def test_only_whole_lines_are_written_until_the_end(tmp_path: Path) -> None:
