@@ -16,6 +16,7 @@ from pool.actions import Reset
 from profiles.profile import CapabilityProfile, SoftArgs
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
+from rpc.endings import MAX_REASON
 from wire.messages import SessionResult, StateResult
 
 __all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile"]
@@ -106,9 +107,8 @@ async def _begin_conversation(client: RpcClient) -> SessionResult:
     fresh = await client.request_as(SessionResult, "new_session", {})
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_id != fresh.session_id or state.message_count:
-        raise ProtocolViolation(
-            f"the worker still holds session {state.session_id} with {state.message_count} messages after new_session"
-        )
+        held = f"session {state.session_id} with {state.message_count} messages"
+        raise ProtocolViolation(_told(client, f"the worker still holds {held} after new_session"))
     return SessionResult(state.session_id, state.session_file)
 
 
@@ -116,9 +116,15 @@ async def _resume_conversation(client: RpcClient, transcript: str) -> SessionRes
     resumed = await client.request_as(SessionResult, "switch_session", {"session_file": transcript})
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:
-        raise ResumeFailed(f"asked to resume {transcript}, the worker holds {state.session_file or 'no transcript'}")
+        held = state.session_file or "no transcript"
+        raise ResumeFailed(_told(client, f"asked to resume {transcript}, the worker holds {held}"))
     sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
     return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET)
+
+
+def _told(client: RpcClient, words: str) -> str:
+    """What an error may repeat of a worker's words."""
+    return client.veil.beginning(words, MAX_REASON)
 
 
 async def reconcile(client: RpcClient, soft: SoftArgs) -> None:

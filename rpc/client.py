@@ -12,7 +12,7 @@ from errors import PoolError, ProtocolViolation, WorkerError, WorkerExited
 from rpc.contamination import Contamination
 from rpc.dialect import Dialect, Step
 from rpc.encoding import encode_params
-from rpc.endings import fault_of, why_ended, why_not_ready
+from rpc.endings import MAX_REASON, fault_of, why_ended, why_not_ready
 from rpc.exchange import Alarm, Exchange
 from rpc.notices import NOTICED_EVENTS, Notices
 from rpc.outbox import Outbox
@@ -41,12 +41,12 @@ class RpcClient:
     """Speaks with one worker while ``run`` runs; all methods belong to the event loop's thread.
 
     ``name``: the worker's, in messages. ``ended``: why there will be no more answers; None while there may be.
+    ``veil``: hides what errors may not repeat.
     """
 
     def __init__(
         self, transport: Transport, dialect: Dialect, settings: RpcSettings, *, name: str, veil: Veil | None = None
     ) -> None:
-        """``veil`` hides what errors may not repeat."""
         self.name = name
         self.settings = settings
         self.ended: PoolError | None = None
@@ -55,9 +55,9 @@ class RpcClient:
         self._framer = LineFramer(settings.max_line_bytes)
         self._outbox = Outbox(transport, settings.send_queue_bytes)
         self._broadcast = Broadcast(max_events=settings.subscriber_events, max_bytes=settings.subscriber_bytes)
-        self._veil = veil or Veil()
-        self._pending = PendingRequests(name, dialect.forget, self._veil)
-        self._contamination = Contamination(settings.max_contaminated_lines, self._veil)
+        self.veil = veil or Veil()
+        self._pending = PendingRequests(name, dialect.forget, self.veil)
+        self._contamination = Contamination(settings.max_contaminated_lines, self.veil)
         self._alarm = Alarm()
         self._reading = trio.CancelScope()
         self._cause: ProtocolViolation | ExitStatus | None = None
@@ -99,7 +99,7 @@ class RpcClient:
             await self._ready_or_ended.wait()
         if self.ended is None and self._notices.ready is not None:
             return self._notices.ready
-        reason = self._veil.text(self._notices.start_failure or f"it was not ready after {timeout:g} s")
+        reason = self.veil.beginning(self._notices.start_failure or f"it was not ready after {timeout:g} s", MAX_REASON)
         raise why_not_ready(self.name, self.ended, reason, self._transport.stderr_tail()) from self.ended
 
     async def wait_ended(self) -> PoolError:
@@ -158,7 +158,7 @@ class RpcClient:
             return msgspec.json.decode(result, type=kind)
         except DECODE_ERRORS as exc:
             text = f"worker {self.name} answered {method} in a wrong shape: {exc}"
-            raise ProtocolViolation(text, worker=self.name) from exc
+            raise ProtocolViolation(self.veil.beginning(text, MAX_REASON), worker=self.name) from exc
 
     def submit(
         self,
@@ -379,7 +379,7 @@ class RpcClient:
         if isinstance(self._cause, ExitStatus):
             self._drain()
         assert self._cause is not None  # noqa: S101 - _stop is the only way out of reading
-        return why_ended(self.name, self._cause, self._transport.stderr_tail())
+        return why_ended(self.name, self._cause, self._transport.stderr_tail(), self.veil)
 
     def _drain(self) -> None:
         """Read what lies in the pipe: the last answer must not lose the race against the exit."""

@@ -20,7 +20,7 @@ class Step(NamedTuple):
 
     ``messages``: events and answers for the layer above, in order, answers under the caller's own request ids.
     ``outgoing``: whole lines (ending in LF) to write to the worker, in order.
-    ``contaminated``: lines that were no message of the dialect, each cut to 512 bytes.
+    ``contaminated``: lines that were no message of the dialect, whole.
     ``contaminated_run``: how many such lines in a row stood at the end of the block (the client adds up runs that
     cross blocks; ``clean_start`` is False when the block began with contamination, that is, the run may continue).
     ``leading_run`` and ``longest_run``: the same at the start of the block and anywhere in it, where the dialect knows

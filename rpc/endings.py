@@ -4,17 +4,22 @@ from typing import Any
 
 from errors import PoolError, ProtocolViolation, WorkerExited, WorkerStartFailed
 from rpc.transport import ExitStatus
+from wire.veil import Veil
 
-__all__ = ["fault_of", "why_ended", "why_not_ready"]
+__all__ = ["MAX_REASON", "fault_of", "why_ended", "why_not_ready"]
+
+MAX_REASON = 16_384
+"""Characters that an error repeats of a worker's reason, once its secrets are hidden."""
 
 
-def why_ended(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: str) -> PoolError:
-    """The error for a worker that has exited, or broken the protocol."""
+def why_ended(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: str, veil: Veil) -> PoolError:
+    """The error for a worker that has exited, or broken the protocol. What it said is in the cause as it said it."""
     facts: dict[str, Any] = {"worker": worker, "stderr_tail": stderr_tail or None}
     if isinstance(cause, ExitStatus):
         facts = {"worker": worker, "status": str(cause), "exit_code": cause.code, "signal": cause.signal, **facts}
         return WorkerExited(f"worker {worker} {cause}", **facts)
-    violation = ProtocolViolation(f"worker {worker} broke the protocol: {cause}", **facts)
+    reason = veil.beginning(str(cause), MAX_REASON)
+    violation = ProtocolViolation(f"worker {worker} broke the protocol: {reason}", **facts)
     violation.__cause__ = cause.__cause__
     return violation
 
@@ -31,6 +36,6 @@ def fault_of(dialect: str, exc: Exception) -> ProtocolViolation:
     """The worker's fault as it is; anything else is a fault of ours that its output met, and stays attached."""
     if isinstance(exc, ProtocolViolation):
         return exc
-    violation = ProtocolViolation(f"the {dialect} dialect failed on the output: {exc!r}")
+    violation = ProtocolViolation(f"the {dialect} dialect failed on the output: {type(exc).__name__}: {exc}")
     violation.__cause__ = exc
     return violation

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from errors import PoolError, RequestTimeout, WorkerRefused
+from rpc.endings import MAX_REASON
 from rpc.exchange import Deadlines, Exchange
 from wire.messages import Message
 from wire.veil import Veil
@@ -49,10 +50,11 @@ class PendingRequests:
         if message.error is None:
             exchange.succeed(message.result)
             return
-        code = self._veil.text(message.error.code)
+        code = self._veil.beginning(message.error.code, MAX_REASON)
+        reason = self._veil.beginning(message.error.message, MAX_REASON)
         exchange.fail(
             WorkerRefused(
-                self._veil.text(message.error.message) or f"worker {self._worker} refused {exchange.method}: {code}",
+                reason or f"worker {self._worker} refused {exchange.method}: {code}",
                 worker=self._worker,
                 method=exchange.method,
                 worker_code=code,

@@ -247,10 +247,10 @@ def _any(raw: msgspec.Raw) -> object:
 
 
 def _plain(raw: msgspec.Raw) -> str | None:
-    """A raw value that should be a text; anything else as it stands."""
+    """A raw value that should be a text; anything else as it stands, and whole: secrets in it are not hidden yet."""
     if not is_present(raw):
         return None
     try:
         return _text.decode(raw)
     except DECODE_ERRORS:
-        return preview(raw)
+        return bytes(raw).decode(errors="replace")

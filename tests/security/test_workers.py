@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import msgspec
 import pytest
@@ -11,12 +11,17 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import PoolError, UsageError, WorkerRefused, WorkerStartFailed
+from errors import PoolError, ProtocolViolation, ResumeFailed, UsageError, WorkerRefused, WorkerStartFailed
 from gateway.events.translate import Single
 from gateway.events.vocabulary import READERS
 from gateway.permissions import Permissions
+from pool.actions import Reset
+from pool.worker import PoolWorker, put_conversation
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
+from rpc.dialect import Dialect, Step
+from rpc.dialects import make_dialect
+from rpc.endings import MAX_REASON
 from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
 from rpc.stderrlog import LineLog
@@ -79,8 +84,8 @@ def test_s52_a_worker_that_asks_without_end_leaves_room_for_the_questions_of_oth
 
 
 @asynccontextmanager
-async def talking(worker: MemoryTransport, key: str = KEY) -> AsyncIterator[RpcClient]:
-    client = RpcClient(worker, NativeDialect(), RpcSettings(), name="w1", veil=Veil([key]))
+async def talking(worker: MemoryTransport, key: str = KEY, dialect: Dialect | None = None) -> AsyncIterator[RpcClient]:
+    client = RpcClient(worker, dialect or NativeDialect(), RpcSettings(), name="w1", veil=Veil([key]))
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield client
@@ -117,6 +122,108 @@ async def test_s22_what_a_worker_refuses_is_told_without_its_secrets(
     assert caught.value.message == told
     assert caught.value.details["worker_code"] == "***_refused"
     assert caught.value.details["data"] == {"tried": ["***", "others"]}
+
+
+@pytest.mark.parametrize("before", [0, 485, MAX_REASON - 40, MAX_REASON - 6])
+@pytest.mark.parametrize("is_text", [True, False])
+async def test_s22_why_pi_refuses_is_told_without_secrets_and_has_an_end(
+    autojump_clock: MockClock, before: int, *, is_text: bool
+) -> None:
+    worker = MemoryTransport()
+    why = "x" * before + KEY + "y" * 100_000
+    refusal = {"type": "response", "command": "get_state", "success": False}
+    pi = make_dialect("pi", settings=RpcSettings(), allow_bash=False)
+    async with talking(worker, dialect=pi) as client:
+        asked = await worker.next_request()
+        worker.say({**refusal, "id": asked["id"], "error": why if is_text else {"why": why}})
+        with pytest.raises(WorkerStartFailed) as caught:
+            await client.wait_ready(5)
+    assert "canary" not in caught.value.message
+    assert MAX_REASON <= len(caught.value.message) < MAX_REASON + 100
+
+
+@pytest.mark.parametrize("before", [0, MAX_REASON - 6])
+async def test_s22_what_a_worker_refuses_has_an_end_and_no_part_of_a_secret(
+    autojump_clock: MockClock, nursery: trio.Nursery, before: int
+) -> None:
+    worker = MemoryTransport()
+
+    async def refuse() -> None:
+        why = "x" * before + KEY + "y" * 100_000
+        worker.say({"id": (await worker.next_request())["id"], "error": {"code": why, "message": why}})
+
+    async with talking(worker) as client:
+        nursery.start_soon(refuse)
+        with pytest.raises(WorkerRefused) as caught:
+            await client.request("get_state")
+    for told in (caught.value.message, caught.value.details["worker_code"]):
+        assert ("x" * before + "***" + "y" * MAX_REASON).startswith(told)
+        assert MAX_REASON - len(KEY) < len(told) <= MAX_REASON
+
+
+class Coloured(msgspec.Struct):
+    colour: Literal["red"]
+
+
+async def test_s22_an_answer_in_a_wrong_shape_is_told_without_its_secrets(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    worker = MemoryTransport()
+
+    async def answer() -> None:
+        worker.say({"id": (await worker.next_request())["id"], "result": {"colour": f"{KEY} is no colour"}})
+
+    async with talking(worker) as client:
+        nursery.start_soon(answer)
+        with pytest.raises(ProtocolViolation, match=r"\*\*\* is no colour") as caught:
+            await client.request_as(Coloured, "get_state")
+    assert KEY not in caught.value.message
+
+
+class Bewildered(NativeDialect):
+    def receive(self, block: bytes, now: float) -> Step:  # noqa: ARG002 - the contract's
+        raise ValueError(block)
+
+
+async def test_s22_output_that_meets_a_fault_of_ours_is_told_without_secrets_and_has_an_end(
+    autojump_clock: MockClock,
+) -> None:
+    worker = MemoryTransport()
+    async with talking(worker, dialect=Bewildered()) as client:
+        worker.print(f"no access with {KEY}".encode() + b"x" * 100_000 + b"\n")
+        error = await client.wait_ended()
+    assert "ValueError: b'no access with ***xxx" in error.message
+    assert KEY not in error.message
+    assert len(error.message) < MAX_REASON + 100
+
+
+class Holding:
+    """A worker that may be asked to resume anything."""
+
+    def __init__(self, client: RpcClient) -> None:
+        self.client = client
+
+    async def prepare_resume(self, _transcript: str) -> bool:
+        await trio.lowlevel.checkpoint()
+        return True
+
+
+@pytest.mark.parametrize("wanted", [None, "/t/0"])
+async def test_s22_the_conversation_that_a_worker_has_instead_is_told_without_its_secrets(
+    autojump_clock: MockClock, nursery: trio.Nursery, wanted: str | None
+) -> None:
+    worker = MemoryTransport()
+    held = {"session_id": f"id-{KEY}", "session_file": f"/t/{KEY}", "message_count": 3}
+
+    async def answer() -> None:
+        for _ in range(2):
+            worker.say({"id": (await worker.next_request())["id"], "result": held})
+
+    async with talking(worker) as client:
+        nursery.start_soon(answer)
+        with pytest.raises((ProtocolViolation, ResumeFailed), match=r"holds (session id-|/t/)\*\*\*") as caught:
+            await put_conversation(cast("PoolWorker", Holding(client)), Reset("w1", "s", wanted), lambda *_: False)
+    assert KEY not in repr((caught.value.message, caught.value.details))
 
 
 async def test_s22_what_is_no_message_is_shown_without_secrets(autojump_clock: MockClock) -> None:
@@ -169,6 +276,15 @@ async def test_s22_what_is_kept_of_stderr_does_not_begin_inside_a_secret(tmp_pat
     async with running(spec) as process:
         await process.wait_exit()
         assert process.stderr_tail() == "x" * (kept - 6) + "\n"
+
+
+@pytest.mark.process
+async def test_s22_of_a_line_longer_than_what_is_kept_of_stderr_the_end_is_shown_without_secrets() -> None:
+    kept = 64 * 1024
+    code = f"import sys; sys.stderr.write('x' * {kept} + '{KEY}' + 'y' * ({kept} - 6) + '\\n')"
+    async with running(msgspec.structs.replace(spec_of(code), secrets=(KEY,))) as process:
+        await process.wait_exit()
+        assert process.stderr_tail() == "y" * (kept - 6) + "\n"
 
 
 def test_s22_a_long_line_is_not_cut_inside_a_secret_on_its_way_to_the_log(tmp_path: Path) -> None:
