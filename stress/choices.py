@@ -57,7 +57,7 @@ def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
         overload=TIMED_OUT if is_overload else frozenset(),
         explains=frozenset[str]().union(*(fault.explains for fault in faults)),
         least_served=_LEAST_SERVED_IN_OVERLOAD if is_overload else _LEAST_SERVED,
-        most_in_vain=1.0 if is_overload else _MOST_IN_VAIN,
+        most_in_vain=_MOST_IN_VAIN,
         ramp=plan.ramp,
         calm=plan.calm,
         compares=plan.workers >= _LEAST_TO_COMPARE and plan.load in ("L1", "L5"),

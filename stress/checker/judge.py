@@ -20,7 +20,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     ``overload``: codes that requests may end with at any time, since more is asked than can be done; ``explains``:
     those that they may end with when a fault was injected meanwhile, or not long before. Of all requests at least
-    ``least_served`` have to be completed, and at most ``most_in_vain`` may wait until their time is up. Between
+    ``least_served`` have to be completed, and without overload at most ``most_in_vain`` may wait in vain. Between
     ``ramp`` and ``calm`` seconds the load was full and there was no fault. ``compares``: whether waiting times under
     faults can be compared with those before (enough workers, no overload). ``told_within``: seconds until a front end
     hears of its outcome although others read slowly. ``rss_growth``: how many times its size after the warm-up the

@@ -82,7 +82,7 @@ def test_a_transcript_that_a_fault_has_damaged_may_be_found_so_much_later() -> N
     assert story.violations(explains=frozenset({"resume_failed"})) == []
 
 
-@pytest.mark.parametrize(("in_vain", "late", "expected"), [(5, 0.0, []), (6, 0.0, ["I1"]), (50, 0.3, [])])
+@pytest.mark.parametrize(("in_vain", "late", "expected"), [(5, 0.0, []), (6, 0.0, ["I1"]), (50, 0.6, [])])
 def test_a_pool_that_lets_most_wait_in_vain_is_not_excused_by_its_faults(
     in_vain: int, late: float, expected: list[str]
 ) -> None:
