@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,8 @@ class Fate(StrEnum):
     SURVIVED = "SURVIVED"
     BROKEN = "BROKEN"
     """Its tests could not even begin, which proves nothing."""
+    ENDLESS = "ENDLESS"
+    """Its tests did not end in time, which a slow machine does too; of a mutant that hangs it is the proof."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -74,25 +77,32 @@ def run_all(mutants: Sequence[Mutant], root: Path, *, lanes: int = 2) -> Iterato
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(lanes):
             copies.put(shutil.copytree(root, Path(where) / str(number), ignore=LEFT_OUT, symlinks=True))
-        _check_sound(sorted({test for mutant in mutants for test in mutant.tests}), Path(where) / "0")
-        yield from threads.map(lambda mutant: _try(mutant, copies), mutants)
+        running = set[subprocess.Popen[str]]()
+        try:
+            _check_sound(sorted({test for mutant in mutants for test in mutant.tests}), Path(where) / "0", running)
+            yield from threads.map(lambda mutant: _try(mutant, copies, running), mutants)
+        finally:
+            for process in tuple(running):  # of whoever has been interrupted: a session of its own hears no Ctrl-C
+                _end(process)
 
 
-def _check_sound(tests: list[str], copy: Path) -> None:
-    code, words = _run_tests(tests, copy, LIMIT + 5.0 * len(tests))
+def _check_sound(tests: list[str], copy: Path, running: set[subprocess.Popen[str]]) -> None:
+    code, words = _run_tests(tests, copy, LIMIT + 5.0 * len(tests), running)
     if code != 0:
         raise RottenListError(f"with every guard in its place the tests already fail: {words}")
 
 
-def _try(mutant: Mutant, copies: "SimpleQueue[Path]") -> Verdict:
+def _try(mutant: Mutant, copies: "SimpleQueue[Path]", running: set[subprocess.Popen[str]]) -> Verdict:
     copy = copies.get()
     began = time.perf_counter()
     try:
         with _without_guard(copy / mutant.file, mutant):
-            code, words = _run_tests(mutant.tests, copy, LIMIT)
+            code, words = _run_tests(mutant.tests, copy, LIMIT, running)
     finally:
         copies.put(copy)
-    fate = {0: Fate.SURVIVED, _TESTS_FAILED: Fate.KILLED}.get(code, Fate.BROKEN)
+    out_of_time = Fate.KILLED if mutant.hangs else Fate.ENDLESS
+    fates = {0: Fate.SURVIVED, _TESTS_FAILED: Fate.KILLED, None: out_of_time}
+    fate = fates.get(code, Fate.BROKEN)
     return Verdict(mutant, fate, words, time.perf_counter() - began)
 
 
@@ -106,18 +116,41 @@ def _without_guard(path: Path, mutant: Mutant) -> Iterator[None]:
         path.write_text(text)
 
 
-def _run_tests(tests: Iterable[str], copy: Path, limit: float) -> tuple[int, str]:
-    """Pytest's exit status, 1 where the time is over, and which test failed first or what was said last."""
+def _run_tests(
+    tests: Iterable[str], copy: Path, limit: float, running: set[subprocess.Popen[str]]
+) -> tuple[int | None, str]:
+    """Pytest's exit status, None where the time is over, and which test failed first or what was said last.
+
+    What it has started ends with it where it is ended, supervisors and all. ``running``: where it is found meanwhile.
+    """
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", "-m", "pytest", *_ARGUMENTS, *tests]
     with subprocess.Popen(
-        command, cwd=copy, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     ) as process:
+        running.add(process)
         try:
             said, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            process.kill()
-            return _TESTS_FAILED, f"no end within {limit:g} s"
+            _end(process)
+            return None, f"no end within {limit:g} s"
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            running.remove(process)
     lines = said.strip().splitlines() or ["nothing was said"]
     failed = [line.split()[1] for line in lines if line.startswith(("FAILED ", "ERROR ")) and "::" in line]
     return process.returncode, failed[0] if failed else lines[-1]
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """With the rest of its session, while that is nobody else's for certain."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)

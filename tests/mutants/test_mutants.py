@@ -2,8 +2,12 @@
 
 import ast
 import functools
+import os
+import select
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.house import ROOT
@@ -93,18 +97,35 @@ def test_tests_that_fail_with_every_guard_in_its_place_are_refused(project: Path
 
 
 @pytest.mark.process
-def test_a_mutant_that_never_ends_is_killed_in_time(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = "    while not number:\n        pass\n"
+@pytest.mark.parametrize(("hangs", "fate"), [(False, Fate.ENDLESS), (True, Fate.KILLED)])
+def test_a_mutant_that_never_ends_is_ended_in_time_with_all_it_has_started_and_proves_nothing_unless_it_is_known_for_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch, *, hangs: bool, fate: Fate
+) -> None:
+    pid = project / "pid"
+    endless = f"    while not number:\n        __import__('os').system('echo $$ > {pid}; exec sleep 61')\n"
     sound = runner._check_sound
 
-    def then_hurry(tests: list[str], copy: Path) -> None:
-        sound(tests, copy)
+    def then_hurry(*arguments: Any) -> None:
+        sound(*arguments)
         monkeypatch.setattr(runner, "LIMIT", 3.0)
 
     monkeypatch.setattr(runner, "_check_sound", then_hurry)
-    (verdict,) = run_all([mutant(new=endless)], project)
-    assert verdict.fate is Fate.KILLED
+    (verdict,) = run_all([msgspec.structs.replace(mutant(new=endless), hangs=hangs)], project)
+    assert verdict.fate is fate
     assert verdict.noticed_by == "no end within 3 s"
+    assert has_ended(int(pid.read_text()))
+
+
+def has_ended(pid: int) -> bool:
+    """Within a moment: what is killed is not gone at once."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return select.select([handle], [], [], 10) != ([], [], [])
+    finally:
+        os.close(handle)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +155,7 @@ def verdict_of(fate: Fate) -> Verdict:
         ([Fate.KILLED, Fate.KILLED], 0, "2 mutants, 2 killed, 0 not"),
         ([Fate.KILLED, Fate.SURVIVED], 1, "2 mutants, 1 killed, 1 not"),
         ([Fate.BROKEN], 1, "1 mutants, 0 killed, 1 not"),
+        ([Fate.ENDLESS], 1, "1 mutants, 0 killed, 1 not"),
     ],
 )
 def test_the_command_prints_a_table_and_fails_unless_every_mutant_was_killed(
