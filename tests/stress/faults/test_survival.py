@@ -62,21 +62,29 @@ async def test_every_deed_of_a_worker_is_survived(folder: Path, name: str, words
     assert memory < 300 * MIB
 
 
+SHORTAGES = {
+    "no_files": "no file descriptor left",
+    "no_processes": "limit of processes",
+    "no_disk": "store_degraded",
+}
+"""And how the supervisor complains of each."""
+
+
 async def test_shortages_are_felt_and_pass(folder: Path) -> None:
     async with driven_pool(folder, "F4") as driven:
         assert await driven.answer("before")
-        for kind in ("no_files", "no_processes", "no_disk"):
-            await driven.strike(kind, amount=0.7)
-            assert "before" in await driven.answer(f"after {kind}")
-        assert driven.actions == ["no_files", "kill", "no_processes", "kill", "no_disk", "kill"]
+        for kind, complaint in SHORTAGES.items():
+            while (
+                complaint not in driven.target.log.read_text()
+            ):  # a shortage may pass before a worker is started again
+                await driven.strike(kind, amount=0.7)
+                assert driven.actions[-2:] == [kind, "kill"]
+                assert "before" in await driven.answer(f"after {kind}")
         for pid in (driven.target.supervisor, *(worker.pid for worker in driven.target.workers())):
             assert pid is not None
             for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
                 assert resource.prlimit(pid, limit) == resource.getrlimit(limit)
         assert not Tampering.of(driven.target.data_dir).no_processes
-    log = driven.target.log.read_text()
-    for complaint in ("no file descriptor left", "limit of processes", "store_degraded"):
-        assert complaint in log
 
 
 @pytest.fixture
