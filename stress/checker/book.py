@@ -18,7 +18,7 @@ from stress.facts import (
     Started,
 )
 
-__all__ = ["CLOCK", "KEPT", "NO_DISK", "Book", "Entry", "Talk"]
+__all__ = ["CLOCK", "KEPT", "Book", "Entry", "Talk"]
 
 KEPT = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
@@ -28,11 +28,6 @@ _CLOCK_SLACK = 1.0
 """A clock is right again so many seconds after it was to be, at most."""
 CLOCK = "clock"
 """What the actions of a fault begin with that sets the supervisor's wall clock."""
-
-NO_DISK = "no_disk"
-"""The action of a fault that has the disk refuse everything."""
-_DISK_SLACK = 2.0
-"""The store writes again so many seconds after the disk takes something, at most."""
 
 
 class Entry:
@@ -124,13 +119,6 @@ class Book:
     def clock_was_set_since(self, t: float) -> bool:
         """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
         return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK))
-
-    def could_keep_nothing(self, t: float) -> bool:
-        """Whether the disk refused at ``t``: what was accepted or begun then is in memory only, as the pool says."""
-        return any(
-            fault.action == NO_DISK and fault.t - _DISK_SLACK <= t <= fault.t + fault.seconds + _DISK_SLACK
-            for fault in self.faults
-        )
 
     def take(self, fact: Fact) -> None:
         """Take the next fact in."""

@@ -54,7 +54,7 @@ class OneOutcome(Judge):
             case Remembered():
                 yield from self._remember(fact, book.entries.get(fact.number))
             case Forgotten():
-                yield from _look_for_promise(fact, book.entries.get(fact.number), book)
+                yield from _look_for_promise(fact, book.entries.get(fact.number))
             case Transcribed():
                 yield from self._count_prompts(fact)
             case Disordered():
@@ -68,13 +68,17 @@ class OneOutcome(Judge):
                 pass
 
     def _step(self, fact: Accepted | Started | Answered | Refused, entry: Entry | None, book: Book) -> Iterator[Blame]:
+        name = type(fact).__name__.lower()
+        number = (fact.number,)
         if entry is None:
-            what = f"request {fact.number} was {_said(fact)}, long after its end or without having been asked"
-            yield Blame(what, (fact.number,))
+            yield Blame(f"request {fact.number} was {name}, long after its end or without having been asked", number)
         elif isinstance(fact, Accepted):
             return  # an answer that was lost is asked for again, also after the outcome
-        elif entry.ended is not None or (isinstance(fact, Started) and entry.started is not None):
-            yield from _look_at_repetition(fact, entry, book)
+        elif entry.ended is not None:
+            what = f"request {fact.number} was {name} after it had ended: {entry.reason} {entry.code}"
+            yield Blame(what, number, harm="duplicated")
+        elif isinstance(fact, Started) and entry.started is not None:
+            yield Blame(f"request {fact.number} was started twice", number, harm="duplicated")
         elif not isinstance(fact, Started):
             yield from self._end(fact, entry, book)
 
@@ -183,24 +187,7 @@ class Apart(Judge):
             yield Blame(what, (before, fact.number))
 
 
-def _said(fact: Fact) -> str:
-    return type(fact).__name__.lower()
-
-
-def _look_at_repetition(fact: Started | Answered | Refused, entry: Entry, book: Book) -> Iterator[Blame]:
-    last = entry.asked.t if entry.started is None else entry.started
-    if entry.life < book.life and book.could_keep_nothing(last if entry.ended is None else entry.ended):
-        return  # its supervisor was killed before the disk took what had become of it, and the next one runs it again
-    if entry.ended is None:
-        what = f"request {fact.number} was started twice"
-    else:
-        what = f"request {fact.number} was {_said(fact)} after it had ended: {entry.reason} {entry.code}"
-    yield Blame(what, (fact.number,), harm="duplicated")
-
-
-def _look_for_promise(fact: Forgotten, entry: Entry | None, book: Book) -> Iterator[Blame]:
-    if entry is not None and entry.accepted is not None and book.could_keep_nothing(entry.accepted):
-        return  # a promise for as long as its supervisor lived, which said so loudly
+def _look_for_promise(fact: Forgotten, entry: Entry | None) -> Iterator[Blame]:
     if entry is None or entry.accepted is not None:
         yield Blame(f"request {fact.number} was accepted, and then nobody knew of it", (fact.number,), harm="lost")
 

@@ -98,32 +98,6 @@ def test_a_promise_that_nobody_knows_of_any_more_is_broken() -> None:
     assert broken_by(story) == ["I1"]
 
 
-@pytest.mark.parametrize("action", ["no_disk", "no_files"])
-def test_what_was_accepted_while_the_disk_refused_may_be_gone_with_its_supervisor(action: str) -> None:
-    story = Story()
-    story.tell(Injected, fault="F4", action=action, worker="*", seconds=2.0)
-    story.ask(1)
-    story.tell(LifeEnded, life=1, code=-9, told=True)
-    story.tell(LifeBegan, life=2, supervisor=101)
-    story.tell(Forgotten, number=1)
-    assert broken_by(story) == ([] if action == "no_disk" else ["I1"])
-
-
-@pytest.mark.parametrize("pause", [0.0, 10.0])
-def test_a_turn_of_which_the_disk_knew_nothing_is_run_again_by_the_next_supervisor(pause: float) -> None:
-    story = Story()
-    story.tell(Injected, fault="F4", action="no_disk", worker="*", seconds=2.0)
-    story.pass_time(pause)
-    story.ask(1)
-    story.begin(1)
-    story.answer(1)
-    story.tell(LifeEnded, life=1, code=-9, told=True)
-    story.tell(LifeBegan, life=2, supervisor=101)
-    story.begin(1)
-    story.answer(1)
-    assert ("I1" in broken_by(story)) == bool(pause)
-
-
 def test_an_answer_that_was_lost_may_be_given_again_also_after_the_outcome() -> None:
     story = Story()
     story.converse(1)
