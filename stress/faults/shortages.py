@@ -8,7 +8,7 @@ since root knows no limit of processes. No more disk: its RLIMIT_FSIZE becomes 0
 import resource
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from random import Random
 
@@ -24,7 +24,11 @@ __all__ = ["Shortages"]
 
 _EVERY = 20.0
 _SECONDS = (0.5, 4.0)
-_KINDS = ("no_files", "no_processes", "no_disk")
+NO_DISK = "no_disk"
+_KINDS = ("no_files", "no_processes", NO_DISK)
+_STORE_RETRY = 1.0
+_UNTIL_WRITTEN = 2 * _STORE_RETRY
+"""Until then nobody may end the supervisor: it keeps in memory what the disk has not taken, and says so."""
 
 
 class Shortages:
@@ -37,8 +41,8 @@ class Shortages:
         self._one_at_a_time = trio.Lock()
 
     def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
-        """A supervisor that can be told that there are no more processes."""
-        return Preparation(wrapper=WRAPPER)
+        """A supervisor that can be told that there are no more processes, and soon sees that there is disk again."""
+        return Preparation(wrapper=WRAPPER, settings={"store": {"retry": _STORE_RETRY}})
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
         """Each shortage as often as the others."""
@@ -46,7 +50,7 @@ class Shortages:
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """One shortage, and one worker less."""
-        async with self._one_at_a_time:
+        async with self._one_at_a_time, target.ending if stroke.kind == NO_DISK else nullcontext():
             supervisor = target.supervisor
             if supervisor is None:
                 return
@@ -58,6 +62,8 @@ class Shortages:
             with _shortage(stroke.kind, target, supervisor):
                 self._kill_one(stroke.pick, target)
                 await trio.sleep(stroke.amount)
+            if stroke.kind == NO_DISK:
+                await trio.sleep(_UNTIL_WRITTEN)
 
     def _kill_one(self, pick: float, target: Target) -> None:
         victims = target.workers()
