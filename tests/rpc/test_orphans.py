@@ -175,7 +175,8 @@ async def test_what_a_state_file_lists_is_killed_if_it_is_still_the_same_process
     async with running(spec_of(DOUBLE_FORK + "input()")) as process:
         tool = int(await read_line(process))
         report = await sweep([process.identity])
-        assert set(report.killed) == {process.pid, tool}
+        assert process.pid in report.killed
+        assert not is_alive(tool)  # by the sweep, or by the worker's own end, whichever came to it first
         assert await process.wait_exit() == ExitStatus(signal=signal.SIGKILL)
 
 
