@@ -28,6 +28,8 @@ pytestmark = pytest.mark.process
 
 NO_END = ("half-line", "endless-line", "close-stdout")
 """After these deeds there can be no answer."""
+TOO_MUCH = "WICKED:garbage=500"
+"""More lines in a row than may be no message, unless the answer behind them comes in the same block."""
 MIB = 1024 * 1024
 needs_pids = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
@@ -43,7 +45,8 @@ async def check_deed(driven: Driven, word: str, session: str) -> None:
     """An answer where one can be had; afterwards another worker, or the same, knows the conversation."""
     outcome = await driven.outcome(f"{word} first", session=session, agent="wicked")
     wants_error = any(word.startswith(f"WICKED:{deed}") for deed in NO_END)
-    assert (outcome["status"] == "error") == wants_error, (word, outcome)
+    if word != TOO_MUCH:
+        assert (outcome["status"] == "error") == wants_error, f"{word}: {outcome}"
     if "close-stdin" in word:  # the next request is the one to find out
         await driven.outcome("second", session=session, agent="wicked")
     names = [worker.name for worker in driven.target.workers()]
