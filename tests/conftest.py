@@ -22,6 +22,16 @@ CACHED = Path(__file__).parents[1] / ".cache" / f"pi-{PI_VERSION}" / "node_modul
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Each test has the usual umask, whatever the one before has left: a supervisor hardens its process for good."""
+    before = os.umask(0o022)
+    try:
+        return (yield)
+    finally:
+        os.umask(before)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Hostile texts that a test has logged go to another process with its report, which takes no lone surrogates."""
     report = yield
