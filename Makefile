@@ -36,7 +36,7 @@ lint: $(STAMP) ## ruff, ruff format, mypy --strict
 
 check: lint test stress ## What CI runs
 
-soak: $(STAMP) ## The long forms of the tests: the supervisor killed 200 times under load, and 100 times more while accounting
+soak: $(STAMP) ## The long forms of the tests, hours of them: 300 kills of the supervisor, each load beside each fault, 1,000,000 requests
 	$(BIN)/python -m pytest -m soak
 
 sim: $(STAMP) ## Hours of load and faults on the pool's machine in virtual time, for a minute; SEED=7 begins elsewhere

@@ -24,8 +24,8 @@ __all__ = ["Shortages"]
 
 _EVERY = 20.0
 _SECONDS = (0.5, 4.0)
-NO_DISK = "no_disk"
-_KINDS = ("no_files", "no_processes", NO_DISK)
+_NO_DISK = "no_disk"
+_KINDS = ("no_files", "no_processes", _NO_DISK)
 _STORE_RETRY = 1.0
 _UNTIL_WRITTEN = 2 * _STORE_RETRY
 """Until then nobody may end the supervisor: it keeps in memory what the disk has not taken, and says so."""
@@ -50,7 +50,7 @@ class Shortages:
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """One shortage, and one worker less."""
-        async with self._one_at_a_time, target.ending if stroke.kind == NO_DISK else nullcontext():
+        async with self._one_at_a_time, target.ending if stroke.kind == _NO_DISK else nullcontext():
             supervisor = target.supervisor
             if supervisor is None:
                 return
@@ -62,7 +62,7 @@ class Shortages:
             with _shortage(stroke.kind, target, supervisor):
                 self._kill_one(stroke.pick, target)
                 await trio.sleep(stroke.amount)
-            if stroke.kind == NO_DISK:
+            if stroke.kind == _NO_DISK:
                 await trio.sleep(_UNTIL_WRITTEN)
 
     def _kill_one(self, pick: float, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""The long form of driving a pool: every load beside every fault, and as many requests as a pool has in a week."""
+"""The long form of driving a pool: every load beside every fault, full size, and a million requests."""
 
 import subprocess
 import sys

@@ -1,6 +1,7 @@
 """Conversations of real workers that die: nothing torn, nothing twice, one result each that says how far it came."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,8 +37,19 @@ WORDS = {
 }
 
 
+@pytest.fixture
+def pipe(workspace: Path) -> Iterator[None]:
+    """Whoever reads it waits, and comes to its end with the test: also what a killed worker has left behind."""
+    path = workspace / "pipe"
+    os.mkfifo(path)
+    writer = os.open(path, os.O_RDWR)
+    yield
+    path.unlink()
+    os.close(writer)
+
+
+@pytest.mark.usefixtures("pipe")
 async def test_a_sealed_call_is_told_how_far_it_had_come(sessions: str, workspace: Path) -> None:
-    os.mkfifo(workspace / "pipe")
     hang, never = tool("exec", command="echo >> begun; cat pipe"), tool("exec", command="touch never")
     write = [tool("write", path=name, content="") for name in ("approved", "awaiting", "denied")]
     states = ["running", "running", "running", "pending", "approved", "awaiting"]
