@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from agent.approvals import Approvals
+from agent.history.cleaner import Cleaner
 from agent.history.hygiene import Rules
 from agent.hooks import Hooks
 from agent.models.base import Model, ToolDefinition
@@ -46,6 +47,7 @@ class Brain(msgspec.Struct, eq=False, kw_only=True):
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     hooks: Hooks = msgspec.field(default_factory=Hooks)
     rules: Rules = Rules()
+    cleaner: Cleaner = msgspec.field(default_factory=Cleaner)
     context_tokens: int = 200_000
     _tools: dict[str, Tool] | None = None
 

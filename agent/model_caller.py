@@ -9,7 +9,6 @@ from agent.brain import Brain
 from agent.compactor import CompactionFailed, Compactor, Reason
 from agent.conversation import Conversation
 from agent.history.estimate import tokens_of, tokens_of_frame
-from agent.history.hygiene import clean
 from agent.limits import Limits
 from agent.models.base import ModelError, ModelRequest, ToolDefinition
 from agent.models.retry import stream_with_retries
@@ -85,7 +84,8 @@ class ModelCaller:
             keep = min(self._brain.context_tokens // 4, tokens_of(messages) // 2)
             if not await self._compact("overflow", keep):
                 raise
-        return await self._ask_until_it_fits(f"{step_id}.compacted", self._cleaned(), tools, compactions - 1)
+        messages, _ = self._cleaned()
+        return await self._ask_until_it_fits(f"{step_id}.compacted", messages, tools, compactions - 1)
 
     async def _ask(
         self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition]
@@ -110,24 +110,26 @@ class ModelCaller:
 
     # --- making room --------------------------------------------------------------------------------------------------
 
-    def _cleaned(self) -> list[TranscriptMessage]:
+    def _cleaned(self) -> tuple[list[TranscriptMessage], int]:
+        """The conversation as it is sent, and its tokens."""
         brain, turns = self._brain, self._run.history_turns
         rules = brain.rules if turns is None else msgspec.structs.replace(brain.rules, turns=turns)
         if brain.model.needs_alternation:
             rules = msgspec.structs.replace(rules, alternate=True)
-        return clean(self._conversation.messages, rules)
+        return brain.cleaner.clean(self._conversation.messages, rules)
 
     async def _short_enough(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
-        messages = self._cleaned()
+        messages, tokens = self._cleaned()
         frame = tokens_of_frame(self.system_prompt, tools)
         room = self._brain.context_tokens - self._limits.context_reserve - frame
-        if tokens_of(messages) <= room:
+        if tokens <= room:
             return messages
         try:
             await self._compact("threshold", max(0, room) // 4)
         except ModelError as exc:  # the estimate may be wrong: the model shall say whether it is too long
             self._voice.say("error", {"severity": "warn", "phase": "model", "message": str(exc)})
-        return self._cleaned()
+        messages, _ = self._cleaned()
+        return messages
 
     async def _compact(self, reason: Reason, keep_tokens: int) -> bool:
         """Whether it is shorter now. Raises ModelError."""

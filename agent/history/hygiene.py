@@ -13,7 +13,7 @@ import msgspec
 from agent.history.pairing import paired
 from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
-__all__ = ["Rules", "alternating", "clean", "limit_history_turns"]
+__all__ = ["Rules", "alternating", "clean", "limit_history_turns", "marked"]
 
 Messages: TypeAlias = Sequence[TranscriptMessage]
 
@@ -41,7 +41,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 def clean(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
     """The messages for a model."""
-    cleaned: Messages = [_marked(message) for message in messages]
+    cleaned: Messages = [marked(message) for message in messages]
     cleaned = _blocks(cleaned, _checked_images)
     cleaned = _blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
     cleaned = paired(_blocks(cleaned, _checked_call))
@@ -62,7 +62,8 @@ def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessag
 # --- one message ------------------------------------------------------------------------------------------------------
 
 
-def _marked(message: TranscriptMessage) -> TranscriptMessage:
+def marked(message: TranscriptMessage) -> TranscriptMessage:
+    """With a word about the session it came from, where that is another one."""
     if message.from_session is None:
         return message
     mark = TextBlock(f"[Message from another session: {message.from_session}]\n")

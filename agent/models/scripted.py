@@ -24,7 +24,7 @@ from agent.models.base import (
     UsagePiece,
 )
 from agent.models.directives import Answer, Script, parse_script
-from agent.models.situation import Situation, read_situation, with_session
+from agent.models.situation import Situation, SituationReader, with_session
 
 __all__ = ["Faults", "ScriptedModel"]
 
@@ -59,13 +59,14 @@ class ScriptedModel:
         self.name = name
         self._faults = faults
         self._refused = ("", 0)
+        self._reader = SituationReader()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """One step of the script of the last prompt: its tool calls first, then the answer."""
         if request.purpose == "summary":
             yield TextPiece([await _summary(request.messages[-1].text)])
             return
-        situation = read_situation(request.messages)
+        situation = self._reader.read(request.messages)
         script = parse_script(situation.prompt)
         self._refuse(script, request)
         if situation.answered:  # and somebody has added something since

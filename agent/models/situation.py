@@ -8,7 +8,7 @@ import msgspec
 
 from wire.entries import ImageBlock, ToolResultBlock, TranscriptMessage
 
-__all__ = ["Situation", "read_situation", "with_session"]
+__all__ = ["Situation", "SituationReader", "with_session"]
 
 _SESSION = re.compile(r"\bsession ([a-z]+-[a-z0-9-]+)", re.IGNORECASE)
 
@@ -31,31 +31,55 @@ class Situation(NamedTuple):
     images: int
 
 
-def read_situation(messages: Sequence[TranscriptMessage]) -> Situation:
-    """Read it; linear."""
-    texts: list[str] = []
-    results: list[str] = []
-    last = TranscriptMessage("user", [])
-    result = ""
-    earlier = turn = answered = 0
-    is_answered = False
-    for message in messages:
+class SituationReader:
+    """Reads conversations; of one that has grown since it was read last, only what was added."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def read(self, messages: Sequence[TranscriptMessage]) -> Situation:
+        """Where this conversation stands."""
+        if messages[: len(self._read)] != self._read:
+            self._forget()
+        for message in messages[len(self._read) :]:
+            self._take(message)
+        last, texts = self._last, self._texts
+        return Situation(
+            prompt=last.text,
+            turn=self._turn,
+            results=[*self._results],
+            result=self._result,
+            answered=self._is_answered,
+            added=texts[max(self._earlier + 1, self._answered) :],
+            before=texts[: self._earlier],
+            images=sum(isinstance(block, ImageBlock) for block in last.content),
+        )
+
+    def _forget(self) -> None:
+        self._read: list[TranscriptMessage] = []
+        self._texts: list[str] = []
+        self._results: list[str] = []
+        self._last = TranscriptMessage("user", [])
+        self._result = ""
+        self._earlier = self._turn = self._answered = 0
+        self._is_answered = False
+
+    def _take(self, message: TranscriptMessage) -> None:
+        self._read.append(message)
         if message.role == "assistant":
             if message.calls:
-                results.append("")
+                self._results.append("")
             else:
-                answered, is_answered = len(texts), True
+                self._answered, self._is_answered = len(self._texts), True
         elif message.origin == "tool":
-            result = _said_by_tools(message) or result
-            if results:
-                results[-1] = result
+            self._result = _said_by_tools(message) or self._result
+            if self._results:
+                self._results[-1] = self._result
         else:
-            texts.append(message.text)
+            self._texts.append(message.text)
             if message.origin in {"prompt", "follow_up"}:
-                last, earlier, turn, results, is_answered = message, len(texts) - 1, turn + 1, [], False
-    images = sum(isinstance(block, ImageBlock) for block in last.content)
-    added = texts[max(earlier + 1, answered) :]
-    return Situation(last.text, turn, results, result, is_answered, added, texts[:earlier], images)
+                self._last, self._earlier, self._turn = message, len(self._texts) - 1, self._turn + 1
+                self._results, self._is_answered = [], False
 
 
 def with_session(given: Any, said: str) -> Any:

@@ -1,5 +1,6 @@
 """The JSON schema of a tool's input, as a model sees it."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -7,10 +8,12 @@ import msgspec
 __all__ = ["input_schema"]
 
 
+@lru_cache(maxsize=256)
 def input_schema(input_type: type[msgspec.Struct]) -> dict[str, Any]:
     """In one piece, without references: not every server follows them at the top.
 
-    Input types are trees; one that holds itself would not come to an end here.
+    Input types are trees; one that holds itself would not come to an end here. Asked for at each model call, made once
+    for each type: nobody may change it.
     """
     (schema,), components = msgspec.json.schema_components([input_type])
     inlined: dict[str, Any] = _inlined(schema, components)

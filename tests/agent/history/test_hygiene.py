@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agent.history.hygiene import Rules, alternating, clean, limit_history_turns
 from tests.agent.history.building import called, prompt, resulted, said
+from tests.agent.history.drawing import messages, rules
 from wire.entries import (
     Block,
     ImageBlock,
@@ -130,40 +131,8 @@ def test_neighbours_of_one_role_become_one_message_where_a_provider_needs_it() -
 
 # --- whatever the conversation is -------------------------------------------------------------------------------------
 
-ids = st.sampled_from(["a", "b", "c", ""])
-images = st.builds(ImageBlock, st.sampled_from(["aGk=", "", "abc", "abcd" * 5]), st.sampled_from(["image/png", "x/y"]))
-blocks: st.SearchStrategy[Block] = st.one_of(
-    st.builds(TextBlock, st.text(max_size=3)),
-    st.builds(ThinkingBlock, st.text(max_size=3)),
-    images,
-    st.builds(ToolUseBlock, ids, st.sampled_from(["exec", ""]), st.sampled_from([{}, "x", None, [1]])),
-    st.builds(
-        ToolResultBlock, ids, st.sampled_from(["x", {"details": 1}]), st.booleans(), st.lists(images, max_size=2)
-    ),
-)
 
-
-@st.composite
-def message(draw: st.DrawFn) -> TranscriptMessage:
-    """Calls are the model's, results the user's; everything else may be anywhere."""
-    role = draw(st.sampled_from(["user", "assistant"]))
-    other = ToolUseBlock if role == "user" else ToolResultBlock
-    content = [block for block in draw(st.lists(blocks, max_size=4)) if not isinstance(block, other)]
-    origin = draw(st.sampled_from(["prompt", "tool", "steer"])) if role == "user" else "prompt"
-    return TranscriptMessage(role, content, origin, None, draw(st.none() | st.just("main")))  # type: ignore[arg-type]
-
-
-rules = st.builds(
-    Rules,
-    turns=st.none() | st.integers(1, 3),
-    alternate=st.booleans(),
-    images=st.integers(0, 3),
-    image_chars=st.integers(0, 30),
-    all_image_chars=st.integers(0, 30),
-)
-
-
-@given(st.lists(message(), max_size=12), rules)
+@given(st.lists(messages(), max_size=12), rules)
 @example(
     [TranscriptMessage("assistant", [TextBlock("")]), TranscriptMessage("user", [], from_session="main")],
     Rules(turns=1, alternate=True),
