@@ -54,15 +54,19 @@ class Crowd:
         self._seen: list[int] = []
         self._recent: deque[int] = deque(maxlen=_RECENT_PER_WORKER * plan.workers)
         self._left = plan.requests
+        self._at_once = plan.workers
 
     def role(self, session: int) -> str:
         """The profile of a session, which it keeps."""
         return self._roles[session]
 
     def next_session(self) -> int:
-        """A new one, as long as there are, often enough for all to have spoken; else one just heard, or any."""
+        """A new one, as long as there are, often enough for all to have spoken; else one just heard, or any.
+
+        At first new ones, for every worker one: fewer could not use the pool, each being answered by one at a time.
+        """
         rng = self._rng
-        is_new = not self._seen or rng.random() * max(1, self._left) < len(self._unseen)
+        is_new = len(self._seen) < self._at_once or rng.random() * max(1, self._left) < len(self._unseen)
         self._left -= 1
         if self._unseen and is_new:
             session = self._unseen.pop()
