@@ -25,6 +25,7 @@ Faults: F1 workers killed and suspended
         F6 front ends killed between grant and answer
         F7 the wall clock moved, pids reused
 """
+_USUAL_REPORT = Path("artefacts/stress.html")
 
 
 def _as_scale(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -45,7 +46,8 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
     "--load",
     default="L1",
     show_default=True,
-    type=click.Choice([f"L{n}" for n in range(1, 7)], case_sensitive=False),
+    callback=lambda _ctx, _param, value: value.upper(),
+    metavar="L1",
     help="What is asked; see below.",
 )
 @click.option(
@@ -72,7 +74,7 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    default=Path("artefacts/stress.html"),
+    default=_USUAL_REPORT,
     show_default=True,
     help="Write a page that shows what came of it.",
 )
@@ -85,8 +87,9 @@ def stress(ctx: click.Context, /, attach: str | None, json_file: Path | None, re
     from stress.command import stress as run
     from stress.plan import Wish
 
-    made = Wish(**{**wish, "load": wish["load"].upper()})
-    ctx.exit(run(made, attach=_socket(attach), json_file=json_file, report=report))
+    if report == _USUAL_REPORT:
+        report.parent.mkdir(exist_ok=True)
+    ctx.exit(run(Wish(**wish), attach=_socket(attach), json_file=json_file, report=report))
 
 
 def _socket(attach: str | None) -> Path | None:

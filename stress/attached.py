@@ -97,6 +97,10 @@ class AttachedTarget:
         """Refused likewise."""
         raise UsageError(f"the supervisor on {self.socket} is somebody else's, and is not started again")
 
+    async def stored(self) -> None:
+        """Refused likewise: its log is not ours to read."""
+        raise UsageError(f"the supervisor on {self.socket} is somebody else's, and its log is not read")
+
     def now(self) -> float:
         """Seconds since the run began."""
         return self._clock()

@@ -82,7 +82,6 @@ async def _until_signalled(run: Callable[[], Awaitable[Result]]) -> Result | sig
 def _make_writable(file: Path) -> bool:
     """Tell what cannot be written before a run, not after; whether the file was not there. Raises UsageError."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         is_new = not file.exists()
         file.open("ab").close()
     except OSError as exc:

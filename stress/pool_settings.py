@@ -8,14 +8,15 @@ import tomli_w
 from stress.faults.port import Preparation
 from stress.plan import Plan
 
-__all__ = ["AGE_STEP", "BACKOFF_MAX", "SPAWN_BURST", "SPAWN_RATE", "settings_text"]
+__all__ = ["AGE_STEP", "BACKOFF_MAX", "SPAWN_BURST", "SPAWN_RATE", "WORKER_BYTES", "settings_text"]
 
 AGE_STEP = 3.0
 SPAWN_BURST = 8
 SPAWN_RATE = 4.0
 """The default: a start costs a quarter of a second of a CPU, and where profiles take turns, starts are many."""
 BACKOFF_MAX = 2.0
-_WORKER_BYTES = 64 * 1024 * 1024
+WORKER_BYTES = 64 * 1024 * 1024
+"""What a worker is taken to need."""
 
 
 def settings_text(plan: Plan, preparations: Iterable[Preparation]) -> str:
@@ -24,7 +25,7 @@ def settings_text(plan: Plan, preparations: Iterable[Preparation]) -> str:
         "pool": {
             "min": 1,
             "max": plan.workers,
-            "worker_memory": _WORKER_BYTES,
+            "worker_memory": WORKER_BYTES,
             "waiting_capacity": plan.requests + plan.sessions,
             "spawn_burst": SPAWN_BURST,
             "spawn_rate": SPAWN_RATE,

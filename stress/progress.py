@@ -1,4 +1,7 @@
-"""What is shown while a run goes on: on a terminal a few lines that renew themselves, elsewhere a line now and then."""
+"""What is shown while a run goes on: on a terminal a few lines that renew themselves, elsewhere a line now and then.
+
+A promise that is broken is told at once: an hour later is late to end a run that has gone wrong.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from stress.outcome import Second
+from stress.outcome import Second, Violation
 from stress.recorder import Recorder
 
 __all__ = ["Progress", "sparkline"]
@@ -39,6 +42,7 @@ class Progress:
         self._recorder: Recorder | None = None
         self._live: Live | None = None
         self._shown_at = 0.0
+        self._told = 0
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -57,6 +61,8 @@ class Progress:
 
     def _notice(self) -> None:
         recorder, now = self._recorder, time.monotonic()
+        if recorder is not None:
+            self._tell_broken(recorder.checker.violations)
         every = _LINE_SECONDS if self._live is None else 1 / _REDRAWS_A_SECOND
         if recorder is None or not recorder.meter.series or now - self._shown_at < every:
             return
@@ -65,6 +71,11 @@ class Progress:
             self._console.print(_line(recorder), soft_wrap=True)
         else:
             self._live.update(_picture(recorder), refresh=True)
+
+    def _tell_broken(self, violations: Sequence[Violation]) -> None:
+        for violation in violations[self._told :]:
+            self._console.print(Text(f"{violation.t:5.0f} s  {violation.invariant} broken: {violation.what}", "red"))
+        self._told = len(violations)
 
 
 def _line(recorder: Recorder) -> Text:
@@ -80,7 +91,7 @@ def _line(recorder: Recorder) -> Text:
 def _picture(recorder: Recorder) -> Group:
     plan, series = recorder.plan, recorder.meter.series
     table = Table.grid(padding=(0, 2))
-    for name, values, figure in _rows(series):
+    for name, values, figure in _rows(series[-_WIDTH:], len(recorder.meter.faults)):
         table.add_row(Text(name, "dim"), Text(sparkline(values), "cyan"), Text(figure))
     broken = recorder.checker.broken
     verdict = Text("every promise kept so far", "green")
@@ -97,7 +108,7 @@ def _picture(recorder: Recorder) -> Group:
     )
 
 
-def _rows(series: Sequence[Second]) -> Iterator[tuple[str, list[float], str]]:
+def _rows(series: Sequence[Second], faults: int) -> Iterator[tuple[str, list[float], str]]:
     last = series[-1]
     yield "answered", [each.answered for each in series], f"{last.answered}/s"
     yield "failed", [each.failed for each in series], f"{last.failed}/s"
@@ -105,4 +116,4 @@ def _rows(series: Sequence[Second]) -> Iterator[tuple[str, list[float], str]]:
     yield "workers", [each.workers for each in series], f"{last.workers}, {last.running} running"
     yield "p99", [each.p99 for each in series], f"{1000 * last.p99:.0f} ms beyond the turn"
     yield "memory", [each.rss for each in series], f"{last.rss // _MIB} MiB, {last.fds} files"
-    yield "faults", [each.faults for each in series], f"{sum(each.faults for each in series):,}"
+    yield "faults", [each.faults for each in series], f"{faults:,}"

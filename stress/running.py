@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import trio
 
 from errors import PoolError, UsageError
@@ -27,7 +28,7 @@ from stress.loads import Arrival
 from stress.nonces import Nonces
 from stress.outcome import Result
 from stress.plan import Wish, make_plan
-from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
+from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, WORKER_BYTES, settings_text
 from stress.processes import open_files, resident_bytes
 from stress.recorder import Recorder
 from stress.target import OwnTarget
@@ -44,9 +45,12 @@ async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings
     """Start a supervisor, drive it, end it. ``show`` is given the recorder before anything begins.
 
     ``settings``: the text of another settings file than the plan's own. The folder is left where a promise was broken,
-    and nothing of one that is cancelled. Raises PoolError when the supervisor does not start or does not end.
+    and nothing of one that is cancelled. Raises PoolError when the supervisor does not start or does not end;
+    UsageError for more workers than this machine's memory holds.
     """
     plan = make_plan(wish)
+    if plan.workers > (fit := psutil.virtual_memory().total // WORKER_BYTES):
+        raise UsageError(f"--workers {plan.workers} are too many for this machine's memory; it holds {fit}")
     faults = faults_of(plan.faults)
     preparations = [fault.prepare(plan) for fault in faults]
     limits = Limits(

@@ -68,6 +68,8 @@ class OwnTarget:
         self._over = trio.Event()
         self._began = trio.Event()
         self._nursery: trio.Nursery
+        self._stored = trio.Event()
+        self._stored.set()
         self._log_tail: deque[str] = deque(maxlen=_LOG_LINES)
 
     # --- its lives ----------------------------------------------------------------------------------------------------
@@ -140,6 +142,10 @@ class OwnTarget:
             await self._began.wait()
         return self.socket
 
+    async def stored(self) -> None:
+        """Wait until its store keeps nothing back that a disk has refused; at once where none did, or it has ended."""
+        await self._stored.wait()
+
     # --- what a fault may ask -----------------------------------------------------------------------------------------
 
     @property
@@ -205,9 +211,17 @@ class OwnTarget:
                 *lines, rest = (rest + bytes(chunk)).split(b"\n")
                 for line in lines:
                     self._log_tail.append(line[:_LINE_BYTES].decode(errors="replace") + "\n")
-                    if b'"event":"ready"' in line:
-                        self._come_alive(life)
+                    self._hear(line, life)
+        self._stored.set()
         life.ready.set()
+
+    def _hear(self, line: bytes, life: _Life) -> None:
+        if b'"event":"ready"' in line:
+            self._come_alive(life)
+        elif b'"event":"store_degraded"' in line:
+            self._stored = trio.Event()
+        elif b'"event":"store_recovered"' in line:
+            self._stored.set()
 
     def _come_alive(self, life: _Life) -> None:
         if life.household is None:

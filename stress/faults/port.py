@@ -71,6 +71,9 @@ class Target(Protocol):
     async def restart(self) -> None:
         """Start the next supervisor on the same data directory, and wait until it is ready."""
 
+    async def stored(self) -> None:
+        """Wait until its store keeps nothing back that a disk has refused; at once where none did, or it has ended."""
+
     def now(self) -> float:
         """Seconds since the run began."""
 

@@ -27,8 +27,6 @@ _SECONDS = (0.5, 4.0)
 _NO_DISK = "no_disk"
 _KINDS = ("no_files", "no_processes", _NO_DISK)
 _STORE_RETRY = 1.0
-_UNTIL_WRITTEN = 2 * _STORE_RETRY
-"""Until then nobody may end the supervisor: it keeps in memory what the disk has not taken, and says so."""
 
 
 class Shortages:
@@ -62,8 +60,8 @@ class Shortages:
             with _shortage(stroke.kind, target, supervisor):
                 self._kill_one(stroke.pick, target)
                 await trio.sleep(stroke.amount)
-            if stroke.kind == _NO_DISK:
-                await trio.sleep(_UNTIL_WRITTEN)
+            if stroke.kind == _NO_DISK:  # till then nobody may end it: it keeps in memory what the disk has not taken
+                await target.stored()
 
     def _kill_one(self, pick: float, target: Target) -> None:
         victims = target.workers()

@@ -13,7 +13,9 @@ from typing import IO, NoReturn
 
 import pytest
 import trio
+from click.testing import CliRunner
 
+from cli.stress import stress as stress_command
 from doors.control_client import NoSupervisor
 from doors.supervisor_process import SupervisorProcess
 from errors import PoolError, UsageError
@@ -86,10 +88,24 @@ def is_told_of(process: Path, folder: str) -> bool:
         return False
 
 
-def test_a_file_that_cannot_be_written_is_told_of_before_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file/page.html", "misspelt/page.html"])
+def test_a_file_that_cannot_be_written_is_told_of_before_the_run(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write"):
-        stress(WISH, report=tmp_path / "file" / "page.html")
+        stress(WISH, report=tmp_path / place)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_more_workers_than_fit_into_this_machine_are_told_of_before_the_run() -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        stress(Wish(workers=1_000_000))
+    assert caught.group_contains(UsageError, match="--workers 1000000 are too many .* it holds [0-9]+", depth=None)
+
+
+def test_the_name_of_a_load_may_be_written_small_and_is_said_in_large_letters() -> None:
+    said = CliRunner().invoke(stress_command, ["--load", "l9", "--seconds", "1"])
+    assert isinstance(said.exception, UsageError)
+    assert "no load 'L9'; --load takes one of L1, L2," in str(said.exception)
 
 
 @pytest.mark.parametrize("error", [PoolError("it does not start"), UsageError("that cannot be"), RuntimeError("oh")])
