@@ -17,7 +17,6 @@ from stress.nonces import Nonces
 from stress.plan import Wish, make_plan
 from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
 from stress.processes import open_files
-from stress.progress import sparkline
 from stress.transcripts import read_transcripts
 from stress.witness import read_status
 from tests.stress.story import Story
@@ -160,12 +159,6 @@ def test_files_of_a_process_that_is_not_there_are_not_counted_as_none() -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     assert open_files(gone.pid) is None
-
-
-def test_bars_show_the_latest_values_and_the_highest_one_full() -> None:
-    assert sparkline([9.0, 0.0, 4.0, 8.0], width=3) == "▁▅█"
-    assert sparkline([0.0, 0.0]) == "▁▁"
-    assert sparkline([]) == ""
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
