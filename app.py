@@ -1,5 +1,6 @@
 """Puts the rooms together: one supervisor, from its lock on the data directory to its last worker's end."""
 
+import gc
 import os
 import signal
 import sys
@@ -73,6 +74,7 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
             settings, data_dir=data_dir, socket=socket, live=live, narrator=narrator, manager=manager, reread=read_again
         )
         share_interpreter()
+        gc.freeze()  # what was imported stays: nothing that each collection has to look at again
         try:
             trio.run(supervisor.run)
         except* PoolError as group:

@@ -2,11 +2,16 @@
 
 Ageing in this life goes by the monotonic ``now`` that callers pass in, so a wall clock that jumps drops nothing and
 keeps nothing. Wall times (``wall_now``, Unix seconds) are facts for the store; ``load`` translates them once.
+
+There may be a hundred thousand of them, and Python's garbage collector stops everything to look at all objects that may
+be part of a cycle: with six such objects for each run it stopped the supervisor for most of a second. So what is kept
+for a run that has ended is made of what the collector need not look at.
 """
 
 import hashlib
+import heapq
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,7 +19,6 @@ import msgspec
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.settings import GatewaySettings
 from pool.tables import checked
-from pool.timers import Timer, Timers
 from store.records import RunKey, RunRow, RunState
 
 __all__ = ["RUN_MOVES", "Accepted", "KnownRun", "Recovered", "Repeated", "RunTable", "hash_body"]
@@ -25,15 +29,17 @@ RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
     RunState.ENDED: frozenset(),
 }
 
+_CLEARED_KEPT = 64
 _GRACE = 60.0
 """Seconds for which a key and an outcome outlive a restart at least, however old the wall clock makes them."""
 
 
-class KnownRun(msgspec.Struct, eq=False, kw_only=True):
+class KnownRun(msgspec.Struct, eq=False, kw_only=True, gc=False):
     """One run, live or ended. To be changed by its table only.
 
     ``request`` is the gateway's own JSON, empty once the run has ended; ``outcome`` is None until then, and again when
-    it is no longer kept. ``key_until`` is on the monotonic clock.
+    it is no longer kept. ``key_until`` is on the monotonic clock. ``alarm`` is the number of its entry in the table's
+    alarms, 0 = none. The collector does not look into it: it may hold nothing that could hold it.
     """
 
     key: RunKey
@@ -45,7 +51,7 @@ class KnownRun(msgspec.Struct, eq=False, kw_only=True):
     started_at: float | None = None
     ended_at: float | None = None
     outcome: bytes | None = None
-    timer: Timer | None = None
+    alarm: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -96,27 +102,59 @@ class Recovered(NamedTuple):
     """Ended ones for which there is no room; the store forgets them too."""
 
 
+class _Alarms:
+    """When which run is due: a heap of plain numbers, with lazy deletion, so that each call costs O(log n)."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int]] = []
+        self._runs: dict[int, KnownRun] = {}
+        self._last = 0
+
+    def set(self, run: KnownRun, when: float) -> None:
+        """Let it be due at ``when``, and no more at any other time."""
+        self.clear(run)
+        self._last += 1
+        run.alarm = self._last
+        self._runs[run.alarm] = run
+        heapq.heappush(self._heap, (when, run.alarm))
+
+    def clear(self, run: KnownRun) -> None:
+        """Let it not be due any more; cleared entries leave when they come up, or when they are the majority."""
+        if self._runs.pop(run.alarm, None) is not None and len(self._heap) > 2 * len(self._runs) + _CLEARED_KEPT:
+            self._heap = [entry for entry in self._heap if entry[1] in self._runs]
+            heapq.heapify(self._heap)
+        run.alarm = 0
+
+    def due(self, now: float) -> Iterator[KnownRun]:
+        """Each that is due, cleared; those that are set meanwhile may be among them."""
+        while self._heap and self._heap[0][0] <= now:
+            _, number = heapq.heappop(self._heap)
+            run = self._runs.pop(number, None)
+            if run is not None:
+                run.alarm = 0
+                yield run
+
+
 class RunTable:
     """Every run known, by principal, session and run id. Every method costs O(log n) or less."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._named: dict[tuple[str, str], dict[str, KnownRun]] = {}
-        """By principal and run id, then by session: most names are of one session only."""
+        self._named: dict[tuple[str, str], KnownRun | dict[str, KnownRun]] = {}
+        """By principal and run id; and where several sessions have a run of that name, by session."""
         self._size = 0
         self._live_bytes = 0
         self._outcome_bytes = 0
         self._ended: OrderedDict[RunKey, KnownRun] = OrderedDict()
         """In the order of their ends, as ``_outcomes``: those of them whose outcome is kept."""
         self._outcomes: OrderedDict[RunKey, KnownRun] = OrderedDict()
-        self._timers = Timers()
-        self._forgotten: list[RunKey] = []
+        self._alarms = _Alarms()
 
     def __len__(self) -> int:
         return self._size
 
     def __iter__(self) -> Iterator[KnownRun]:
-        return (run for runs in self._named.values() for run in runs.values())
+        return (run for name in self._named for run in self._of_name(name))
 
     @property
     def live(self) -> int:
@@ -130,19 +168,22 @@ class RunTable:
     def get(self, key: RunKey) -> KnownRun | None:
         """The run of exactly this key."""
         principal, session, run_id = key
-        return self._named.get((principal, run_id), {}).get(session)
+        found = self._named.get((principal, run_id))
+        if isinstance(found, dict):
+            return found.get(session)
+        return found if found is not None and found.key == key else None
 
     def find(self, principal: str, run_id: str, session: str | None = None) -> KnownRun | None:
         """The principal's run of this id; None when there is none.
 
         Raises UsageError when several sessions have one and ``session`` does not say which is meant.
         """
-        runs = self._named.get((principal, run_id), {})
         if session is not None:
-            return runs.get(session)
+            return self.get((principal, session, run_id))
+        runs = self._of_name((principal, run_id))
         if len(runs) > 1:
             raise UsageError(f"{len(runs)} sessions have a run {run_id!r}; give the session too", run_id=run_id)
-        return next(iter(runs.values()), None)
+        return next(iter(runs), None)
 
     # --- a run's life ---------------------------------------------------------------------------------------------
 
@@ -206,8 +247,13 @@ class RunTable:
 
     def expire(self, now: float) -> list[RunKey]:
         """Forget what is due; returns the keys of the runs that are known no longer."""
-        self._timers.fire(now)
-        forgotten, self._forgotten = self._forgotten, []
+        forgotten: list[RunKey] = []
+        for run in self._alarms.due(now):
+            if run.key in self._outcomes:
+                self._release_outcome(run)
+            else:
+                self._remove(run)
+                forgotten.append(run.key)
         return forgotten
 
     # --- recovery -------------------------------------------------------------------------------------------------
@@ -285,15 +331,14 @@ class RunTable:
         self._ended[run.key] = run
         self._outcomes[run.key] = run
         self._outcome_bytes += len(run.outcome or b"")
-        run.timer = self._timers.at(until, self._release_outcome, run)
+        self._alarms.set(run, until)
         while self._has_too_many_outcomes():
             self._release_outcome(next(iter(self._outcomes.values())))
 
     def _release_outcome(self, run: KnownRun) -> None:
         """The outcome goes; the key stays for as long as it stands for the run."""
-        self._timers.cancel(run.timer)
         self._drop_outcome(run)
-        run.timer = self._timers.at(run.key_until, self._forget, run)
+        self._alarms.set(run, run.key_until)
 
     def _has_too_many_outcomes(self) -> bool:
         kept = len(self._outcomes)
@@ -304,23 +349,27 @@ class RunTable:
             self._outcome_bytes -= len(run.outcome or b"")
         run.outcome = None
 
-    def _forget(self, run: KnownRun) -> None:
-        self._remove(run)
-        self._forgotten.append(run.key)
+    def _of_name(self, name: tuple[str, str]) -> Collection[KnownRun]:
+        found = self._named.get(name, {})
+        return found.values() if isinstance(found, dict) else (found,)
 
     def _insert(self, run: KnownRun) -> None:
         principal, session, run_id = run.key
-        self._named.setdefault((principal, run_id), {})[session] = run
+        found = self._named.setdefault((principal, run_id), run)
+        if isinstance(found, dict):
+            found[session] = run
+        elif found is not run:
+            self._named[principal, run_id] = {found.key[1]: found, session: run}
         self._size += 1
         self._live_bytes += len(run.request) if run.is_live else 0
 
     def _remove(self, run: KnownRun) -> None:
         principal, session, run_id = run.key
-        self._timers.cancel(run.timer)
-        run.timer = None
-        runs = self._named[principal, run_id]
-        del runs[session]
-        if not runs:
+        self._alarms.clear(run)
+        found = self._named[principal, run_id]
+        if isinstance(found, dict):
+            del found[session]
+        if not isinstance(found, dict) or not found:
             del self._named[principal, run_id]
         self._size -= 1
         self._live_bytes -= len(run.request) if run.is_live else 0

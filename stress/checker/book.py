@@ -1,7 +1,8 @@
 """What is known of the requests, sessions and workers so far; every judge reads it before it takes in the next fact."""
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stress.facts import (
     Accepted,
@@ -89,7 +90,9 @@ class Book:
         self.born: dict[str, float] = {}
         """By worker of this life: when it was started."""
         self.faults: list[Injected] = []
-        """The latest ones."""
+        """The latest ones, in order."""
+        self._faults_on: dict[str, list[Injected]] = {}
+        self._longest_fault = 0.0
         self.life = 0
         self.life_began = 0.0
         self.is_alive = False
@@ -109,7 +112,12 @@ class Book:
 
     def faults_since(self, t: float) -> Iterable[Injected]:
         """Those injected after ``t``, or still going on then."""
-        return (fault for fault in self.faults if fault.t + fault.seconds >= t)
+        recent = itertools.takewhile(lambda fault: fault.t + self._longest_fault >= t, reversed(self.faults))
+        return (fault for fault in recent if fault.t + fault.seconds >= t)
+
+    def faults_on(self, worker: str) -> Sequence[Injected]:
+        """The latest ones that were done to that worker, in order; ``*``: to all of them."""
+        return self._faults_on.get(worker, ())
 
     def is_disturbed_since(self, t: float) -> bool:
         """Whether requests may have felt a fault since ``t``, or a further supervisor has begun its life."""
@@ -132,14 +140,22 @@ class Book:
             case LifeEnded():
                 self._end_life()
             case Injected():
-                if len(self.faults) > 2 * _FAULTS_KEPT:
-                    self.faults = self.faults[-_FAULTS_KEPT:]
-                self.faults.append(fact)
+                self._note_fault(fact)
             case Delayed():
                 self._delays = [delay for delay in self._delays if delay.t > fact.t - _DELAY_WINDOW]
                 self._delays.append(fact)
             case _:
                 pass
+
+    def _note_fault(self, fact: Injected) -> None:
+        if len(self.faults) > 2 * _FAULTS_KEPT:
+            self.faults = self.faults[-_FAULTS_KEPT:]
+            self._faults_on = {}
+            for fault in self.faults:
+                self._faults_on.setdefault(fault.worker, []).append(fault)
+        self.faults.append(fact)
+        self._faults_on.setdefault(fact.worker, []).append(fact)
+        self._longest_fault = max(self._longest_fault, fact.seconds)
 
     def _take_request(self, fact: Asked | Accepted | Started | Answered | Refused | Forgotten) -> None:
         match fact:

@@ -64,9 +64,16 @@ class Neighbours(Judge):
         if entry.life != book.life:
             return True
         slack += book.delay()
-        return any(fault.hurts and _hits(fault, entry, book, slack) for fault in book.faults)
+        if any(fault.hurts and _hits_all(fault, entry, book, slack) for fault in book.faults_on(_EVERYBODY)):
+            return True
+        if not entry.worker:
+            return any(fault.hurts and fault.worker != _EVERYBODY for fault in book.faults_since(entry.asked.t))
+        on_its_own = book.faults_on(entry.worker)
+        return any(fault.hurts and fault.t + fault.seconds >= book.life_began for fault in on_its_own)
 
     def _note_delay(self, fact: Answered, entry: Entry, book: Book) -> None:
+        if not self.rules.compares:
+            return
         took = fact.t - entry.asked.t - entry.asked.turn
         if fact.t < self.rules.calm:
             self._calm += [took] if entry.asked.t >= self.rules.ramp else []
@@ -86,13 +93,11 @@ class Neighbours(Judge):
             yield Blame(f"p99 of those whose worker was let alone is {others:.3f} s, without faults it is {calm:.3f} s")
 
 
-def _hits(fault: Injected, entry: Entry, book: Book, slack: float) -> bool:
-    """Whether the request may feel it: it is done to its worker, or to all while the request or the worker began."""
+def _hits_all(fault: Injected, entry: Entry, book: Book, slack: float) -> bool:
+    """Whether the request may feel what is done to all workers: it was open meanwhile, or its worker began."""
     end = fault.t + fault.seconds
-    if fault.worker == _EVERYBODY:
-        born = book.born.get(entry.worker, -math.inf)
-        return end + slack >= entry.asked.t or fault.t <= born <= end + slack
-    return end >= book.life_began and fault.worker == entry.worker if entry.worker else end >= entry.asked.t
+    born = book.born.get(entry.worker, -math.inf)
+    return end + slack >= entry.asked.t or fault.t <= born <= end + slack
 
 
 def quantile(values: Sequence[float], share: float) -> float:

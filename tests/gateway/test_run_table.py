@@ -1,5 +1,6 @@
 """The table of runs: one key is one run, a live one is never lost, an ended one is remembered for its time."""
 
+import gc
 from typing import Any
 
 import msgspec
@@ -190,7 +191,29 @@ def test_early_ends_leave_no_pile_of_timers() -> None:
     runs = table(runs=10)
     for number in range(5_000):
         ended(runs, str(number), now=number / 1000)
-    assert len(runs._timers._heap) < 200
+    assert len(runs._alarms._heap) < 200
+
+
+def test_ended_runs_are_nothing_that_the_garbage_collector_has_to_look_at() -> None:
+    runs = table()
+    for number in range(100):
+        ended(runs, str(number))
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(100, 1_100):
+        ended(runs, str(number))
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+
+
+def test_one_name_in_several_sessions_is_forgotten_in_each() -> None:
+    runs = table()
+    for number in range(3):
+        ended(runs, "same", session=f"s{number}")
+    assert [run.key[1] for run in runs] == ["s0", "s1", "s2"]
+    assert len(runs.expire(AGE)) == 3
+    assert list(runs) == []
+    assert accept(runs, "same", AGE).key == ("uid:1", "s", "same")
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
