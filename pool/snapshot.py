@@ -91,6 +91,8 @@ class WaiterFigures(msgspec.Struct, frozen=True, kw_only=True):
     expires_in: float | None
     position: int
     """1 = the best of all waiters."""
+    blocked: bool
+    """By its own session: no worker can serve it now, whatever is idle."""
     why: str
 
 

@@ -98,8 +98,8 @@ class AttachedTarget:
         raise UsageError(f"the supervisor on {self.socket} is somebody else's, and is not started again")
 
     async def stored(self) -> None:
-        """Refused likewise: its log is not ours to read."""
-        raise UsageError(f"the supervisor on {self.socket} is somebody else's, and its log is not read")
+        """At once: its log is not ours to read, and nobody takes its disk away."""
+        await trio.lowlevel.checkpoint()
 
     def now(self) -> float:
         """Seconds since the run began."""

@@ -201,6 +201,7 @@ class Waiting(msgspec.Struct, frozen=True):
     session: str
     profile: str
     why: str
+    blocked: bool
 
 
 class Figures(_Seen, frozen=True, kw_only=True, tag=True):
@@ -230,11 +231,11 @@ class LifeBegan(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class LifeEnded(_Seen, frozen=True, kw_only=True, tag=True):
-    """A supervisor's process has ended. ``told``: whether anybody had it end; ``code``: negative = by that signal."""
+    """A supervisor's process has ended. ``code``: negative = by that signal; ``signals``: what it was sent before."""
 
     life: int
     code: int
-    told: bool
+    signals: tuple[int, ...]
 
 
 class Left(_Seen, frozen=True, kw_only=True, tag=True):

@@ -144,12 +144,14 @@ def find_supervisor(started: int) -> int:
 
 
 class Household:
-    """One supervisor's children. What kind of child each is, is looked up once."""
+    """One supervisor's children. What kind of child each is, is looked up once.
 
-    def __init__(self, supervisor: int) -> None:
+    ``instance``: what its workers are marked with; empty = nobody knows until the first one is seen.
+    """
+
+    def __init__(self, supervisor: int, instance: str = "") -> None:
         self.supervisor = supervisor
-        self.instance = ""
-        """What its workers are marked with; empty until the first one was seen."""
+        self.instance = instance
         self._names: dict[tuple[int, int], str] = {}
         self._others: set[tuple[int, int]] = set()
 

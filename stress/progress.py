@@ -74,7 +74,8 @@ class Progress:
 
     def _tell_broken(self, violations: Sequence[Violation]) -> None:
         for violation in violations[self._told :]:
-            self._console.print(Text(f"{violation.t:5.0f} s  {violation.invariant} broken: {violation.what}", "red"))
+            said = f"{violation.t:5.0f} s  {violation.invariant} broken: {violation.what}"
+            self._console.print(Text(said, "red"), soft_wrap=True)
         self._told = len(violations)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -12,6 +13,7 @@ from pathlib import Path
 import trio
 
 from errors import PoolError
+from rpc.statefile import read_state
 from stress.facts import Fact, Injected, Left, LifeBegan, LifeEnded, WorkerProcess
 from stress.faults.helpers import helper_process
 from stress.faults.port import Preparation
@@ -29,14 +31,14 @@ _LINE_BYTES = 64 * 1024
 
 
 class _Life:
-    """One supervisor process. ``told``: somebody has had it end."""
+    """One supervisor process. ``signals``: what it was sent to have it end."""
 
     def __init__(self, number: int, process: trio.Process) -> None:
         self.number = number
         self.process = process
         self.ready = trio.Event()
         self.ended = trio.Event()
-        self.told = False
+        self.signals: list[int] = []
         self.household: Household | None = None
 
 
@@ -121,7 +123,7 @@ class OwnTarget:
         if life is None:
             raise PoolError("there is no supervisor to be signalled")
         if life.process.returncode is None:
-            life.told = True
+            life.signals.append(number)
             supervisor = life.process.pid if life.household is None else life.household.supervisor
             with contextlib.suppress(ProcessLookupError):
                 os.kill(supervisor, number)
@@ -225,7 +227,8 @@ class OwnTarget:
 
     def _come_alive(self, life: _Life) -> None:
         if life.household is None:
-            life.household = Household(find_supervisor(life.process.pid))
+            state = read_state(self.data_dir / "workers.json")
+            life.household = Household(find_supervisor(life.process.pid), "" if state is None else state.instance)
         life.ready.set()
 
     async def _watch_end(self, life: _Life) -> None:
@@ -234,9 +237,9 @@ class OwnTarget:
             return
         life.ended.set()
         code = life.process.returncode or 0
-        self._tell(LifeEnded(t=self._clock(), life=life.number, code=code, told=life.told))
+        self._tell(LifeEnded(t=self._clock(), life=life.number, code=code, signals=tuple(life.signals)))
         self._nursery.start_soon(self._count_what_is_left, life.number, life.household)
-        if not life.told:
+        if not life.signals:
             await self._restart_after(life)
 
     async def _restart_after(self, life: _Life) -> None:
@@ -259,11 +262,12 @@ class OwnTarget:
             return
         with trio.CancelScope(shield=True):
             if life.process.returncode is None:
-                life.told = True
+                life.signals.append(signal.SIGTERM)
                 life.process.terminate()
                 with trio.move_on_after(_STOP_SECONDS):
                     await life.process.wait()
                 if life.process.returncode is None:
+                    life.signals.append(signal.SIGKILL)
                     life.process.kill()
                     await life.process.wait()
         life.ready.set()

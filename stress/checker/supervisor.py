@@ -1,7 +1,7 @@
 """I4, I7, I11: nothing is left behind, memory and files stay bounded, strangers are let alone."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stress.checker.book import Book
 from stress.checker.judge import Blame, Judge, Rules
@@ -11,8 +11,6 @@ __all__ = ["Bounded", "NothingLeft", "StrangersLetAlone"]
 
 _MIB = 1024 * 1024
 _LEAST_SIZES = 120
-_TOLD_ENDS = frozenset({0, -signal.SIGTERM, -signal.SIGKILL})
-"""Codes of a supervisor that somebody has had end: in good order, or by the signals that are sent to it."""
 
 
 class NothingLeft(Judge):
@@ -30,12 +28,22 @@ class NothingLeft(Judge):
                     yield Blame(what, pids=fact.pids)
             case LifeEnded():
                 self.checked += 1
-                if not fact.told:
+                if not fact.signals:
                     yield Blame(f"the supervisor ended by itself, with code {fact.code}")
-                elif fact.code not in _TOLD_ENDS:
+                elif fact.code not in _codes_after(fact.signals):
                     yield Blame(f"the supervisor was told to end, and did with code {fact.code}")
             case _:
                 pass
+
+
+def _codes_after(signals: Sequence[int]) -> set[int]:
+    """How it may end: in good order; killed; told twice, also by the second signal, when nobody listens any more."""
+    allowed = {0}
+    if len(signals) > 1:
+        allowed.add(-signal.SIGTERM)
+    if signal.SIGKILL in signals:
+        allowed.add(-signal.SIGKILL)
+    return allowed
 
 
 class Bounded(Judge):
@@ -95,12 +103,12 @@ class Bounded(Judge):
             yield Blame(f"{fact.workers} workers and {fact.zombies} zombies are there after the pool was drained")
 
     def _judge_growth(self) -> Iterator[Blame]:
-        """Of the second third of its life to the last one: the first is the warm-up."""
+        """From the end of the first third of its life, which is the warm-up, to the end."""
         if len(self._sizes) < _LEAST_SIZES:
             self.note = "too short to judge growth"
             return
-        third = len(self._sizes) // 3
-        warm, last = max(self._sizes[third : 2 * third]), max(self._sizes[2 * third :])
+        third, a_while = len(self._sizes) // 3, len(self._sizes) // 12
+        warm, last = max(self._sizes[third : third + a_while]), max(self._sizes[-a_while:])
         self.checked += 1
         if last > warm * self.rules.rss_growth:
             yield Blame(f"the supervisor grew from {warm // _MIB} to {last // _MIB} MiB after the warm-up")

@@ -1,6 +1,7 @@
 """I5 and I6: who waits is served in order, beside no worker that fits, and never beyond its deadline."""
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,6 +15,8 @@ __all__ = ["InOrder", "InTime"]
 
 _GRANT_SECONDS = 0.25
 """From the grant of a worker to the turn's beginning."""
+_BLOCKED_SECONDS = 3.0
+"""Who was blocked so long ago may have been blocked when another one was served: status is asked every second."""
 
 
 class _Suspicion(NamedTuple):
@@ -34,6 +37,8 @@ class InOrder(Judge):
         self._heaps: dict[str, list[tuple[float, int]]] = {}
         self._keys: dict[int, float] = {}
         self._suspicions: deque[_Suspicion] = deque()
+        self._blocked: dict[str, float] = {}
+        """When status said last that no worker could serve the session, its former one still holding its transcript."""
 
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
         """Judge who is bound to a worker, or begins."""
@@ -46,7 +51,10 @@ class InOrder(Judge):
             case Moved(what="session_bound"):
                 for number in book.talk(fact.session).open:
                     self._serve(fact.t, number, book)
+            case Figures():
+                self._blocked |= {waiter.session: fact.t for waiter in fact.waiting if waiter.blocked}
             case LifeEnded():
+                self._blocked.clear()
                 self._heaps.clear()
                 self._keys.clear()
                 self._suspicions.clear()
@@ -84,9 +92,13 @@ class InOrder(Judge):
     def _resolve(self, now: float, book: Book) -> Iterator[Blame]:
         while self._suspicions and self._suspicions[0].due <= now:
             suspicion = self._suspicions.popleft()
-            if self._still_waits(suspicion.passed, book):
+            if self._still_waits(suspicion.passed, book) and not self._was_blocked(suspicion, book):
                 what = f"request {suspicion.favoured} was served before {suspicion.passed}, whose turn it was"
                 yield Blame(what, (suspicion.passed, suspicion.favoured))
+
+    def _was_blocked(self, suspicion: _Suspicion, book: Book) -> bool:
+        blocked = self._blocked.get(book.entries[suspicion.passed].asked.session, -math.inf)
+        return blocked > suspicion.due - _BLOCKED_SECONDS
 
 
 class InTime(Judge):
@@ -126,7 +138,7 @@ class InTime(Judge):
         self.checked += 1
         idle = {(worker.id, worker.turns): worker for worker in last.workers if worker.state == "idle"}
         waited = {waiter.request for waiter in last.waiting}
-        still = {waiter.profile: waiter for waiter in now.waiting if waiter.request in waited}
+        still = {waiter.profile: waiter for waiter in now.waiting if waiter.request in waited and not waiter.blocked}
         for worker in now.workers:
             waiter = still.get(worker.profile)
             known = idle.get((worker.id, worker.turns))

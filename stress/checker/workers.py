@@ -130,11 +130,12 @@ class ComesBack(Judge):
         limit = self.rules.recovery + self.rules.backoff_max + book.delay()
         while self._owed:
             t, count, pid = self._owed[0]
-            if self._alive < count and fact.t - t <= limit:
+            is_missing = self._alive < count or any(worker.pid == pid for worker in fact.workers)
+            if is_missing and fact.t - t <= limit:
                 return
             self._owed.popleft()
             self.checked += 1
-            if self._alive < count:
+            if is_missing:
                 what = f"{limit:.1f} s after a worker was killed there are {self._alive} instead of {count}"
                 yield Blame(what, pids=(pid,))
 

@@ -13,7 +13,7 @@ from random import Random
 import trio
 
 from stress.facts import Stranger, WorkerProcess
-from stress.faults.helpers import Helper, helper_process
+from stress.faults.helpers import Helper, gone_through_with, helper_process
 from stress.faults.port import Preparation, Stroke, Target
 from stress.faults.times import spread
 from stress.plan import Plan
@@ -28,7 +28,6 @@ _HOUR = 3600.0
 _KINDS = {"clock_ahead": (2.0, 20.0), "clock_behind": (2.0, 20.0), "pid": (2.0, 5.0), "pids_of_a_life": (4.0, 8.0)}
 """The amount: seconds until the clock is right again, or for which a stranger has the pid."""
 _MOST_STRANGERS = 4
-_LONGEST = 180.0
 
 
 class ClockAndPids:
@@ -83,21 +82,20 @@ class ClockAndPids:
 
     async def _take_pids_of_a_life(self, stroke: Stroke, target: Target) -> None:
         """The next supervisor reads whom the last one has left behind, and finds strangers."""
-        async with target.ending, AsyncExitStack() as stack:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LONGEST):
-                victims = target.workers()[:_MOST_STRANGERS]
-                target.tell(self.name, "kill_supervisor", worker="*", pid=target.supervisor or 0)
-                await target.kill(signal.SIGKILL)
-                strangers = [await stack.enter_async_context(helper_process(_stranger(victim))) for victim in victims]
-                present = [
-                    (stranger, victim)
-                    for stranger, victim in zip(strangers, victims, strict=True)
-                    if await self._is_there(stranger, victim, target)
-                ]
-                await target.restart()
-                await trio.sleep(stroke.amount)
-                for stranger, victim in present:
-                    await _part(stranger, victim, target)
+        async with target.ending, AsyncExitStack() as stack, gone_through_with(target):
+            victims = target.workers()[:_MOST_STRANGERS]
+            target.tell(self.name, "kill_supervisor", worker="*", pid=target.supervisor or 0)
+            await target.kill(signal.SIGKILL)
+            strangers = [await stack.enter_async_context(helper_process(_stranger(victim))) for victim in victims]
+            present = [
+                (stranger, victim)
+                for stranger, victim in zip(strangers, victims, strict=True)
+                if await self._is_there(stranger, victim, target)
+            ]
+            await target.restart()
+            await trio.sleep(stroke.amount)
+            for stranger, victim in present:
+                await _part(stranger, victim, target)
 
     async def _is_there(self, stranger: Helper, victim: WorkerProcess, target: Target) -> bool:
         """As soon as the pid is free; says so where somebody else was faster."""

@@ -6,6 +6,7 @@ from random import Random
 
 import trio
 
+from stress.faults.helpers import gone_through_with
 from stress.faults.port import Preparation, Stroke, Target
 from stress.faults.times import spread
 from stress.plan import Plan
@@ -17,7 +18,6 @@ _KINDS = {"kill_supervisor": (0.0, 0.0), "end_twice_in_drain": (0.0, 0.5), "end_
 """The amount: seconds between the two signals."""
 _SPAWN_SECONDS = 0.5
 """For so long after its start, with work waiting for it, a supervisor certainly starts workers."""
-_LONGEST = 180.0
 
 
 class EndedSupervisors:
@@ -36,10 +36,9 @@ class EndedSupervisors:
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """One end, and the next life: once begun it is gone through with, or nobody would be left to ask."""
-        async with target.ending:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LONGEST):
-                await self._end(stroke, target)
-                await target.restart()
+        async with target.ending, gone_through_with(target):
+            await self._end(stroke, target)
+            await target.restart()
 
     async def _end(self, stroke: Stroke, target: Target) -> None:
         """In the spawn: ``pick`` says how soon after the supervisor's start."""

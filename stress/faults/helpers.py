@@ -1,14 +1,19 @@
-"""Processes of our own that faults need: started, listened to line by line, and gone when nobody needs them."""
+"""What several faults need: processes of our own that go when nobody needs them; ends that are gone through with."""
 
+import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import trio
 
-__all__ = ["Helper", "helper_process"]
+from stress.facts import Disordered
+from stress.faults.port import Target
+
+__all__ = ["Helper", "gone_through_with", "helper_process"]
 
 _READ_BYTES = 4096
+_LONGEST = 180.0
 
 
 class Helper:
@@ -50,3 +55,19 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[Helper]:
         with trio.CancelScope(shield=True):
             process.kill()
             await process.wait()
+
+
+@asynccontextmanager
+async def gone_through_with(target: Target, seconds: float = _LONGEST) -> AsyncGenerator[None, None]:
+    """For the end of a supervisor and the beginning of the next: once begun, or nobody would be left to ask.
+
+    One that does not come to its end in that time is told of, and killed.
+    """
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + seconds) as scope:
+        yield
+    if scope.cancelled_caught:
+        what = f"the supervisor was told to end, and the next one to begin, and {seconds:g} s later that was not done"
+        target.see(Disordered(t=target.now(), what=what))
+        with trio.CancelScope(shield=True):
+            await target.kill(signal.SIGKILL)
+            await target.restart()

@@ -48,12 +48,14 @@ class LostFrontEnds:
         return spread(plan, rng, {"kill_front_end": (0.0, _TURN_MS / 1000)}, every=_EVERY)
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
-        """Nothing is killed where the supervisor ends before the grant."""
+        """Nothing is tried where the supervisor ends before the grant, or is too busy for one."""
         run = f"{self._name}-{next(self._numbers)}"
         async with helper_process([*COMMAND, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
+            granted = ""
             with trio.move_on_after(_GRANT_SECONDS):
-                if await front_end.line() != GRANTED:
-                    return
+                granted = await front_end.line()
+            if granted != GRANTED:
+                return
             self._open.add(run)
             await trio.sleep(stroke.amount)
             target.tell(self.name, stroke.kind, pid=front_end.pid, hurts=False)

@@ -116,7 +116,7 @@ def _of_pool(fact: Moved | Processes | Figures | LifeBegan | LifeEnded | Left | 
         case LifeBegan():
             said = f"supervisor {fact.life} is ready, pid {fact.supervisor}"
         case LifeEnded():
-            said = f"supervisor {fact.life} ended with {fact.code}, {'as told' if fact.told else 'by itself'}"
+            said = f"supervisor {fact.life} ended with {fact.code}, {'as told' if fact.signals else 'by itself'}"
         case Left():
             said = f"{len(fact.pids)} processes are left {duration(fact.seconds)} later: {_some(fact.pids)}"
         case Emptied():

@@ -39,7 +39,9 @@ def worker(name: str, **others: Any) -> dict[str, Any]:
 
 def waiter(**others: Any) -> dict[str, Any]:
     base = {"request": "r1", "session": "grace", "priority": 5, "priority_now": 6.5, "waited": 4.6, "position": 1}
-    return base | {"profile": "a1b2c3d4", "expires_in": None, "why": "all 4 workers are busy"} | others
+    return (
+        base | {"profile": "a1b2c3d4", "expires_in": None, "blocked": False, "why": "all 4 workers are busy"} | others
+    )
 
 
 def session(key: str, **others: Any) -> dict[str, Any]:

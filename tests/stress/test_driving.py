@@ -178,7 +178,10 @@ async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_tol
                 await target.ready()
             await target.stop(signal.SIGTERM)
             nursery.cancel_scope.cancel()
-    assert [(fact.life, fact.told) for fact in facts if isinstance(fact, LifeEnded)] == [(1, False), (2, True)]
+    assert [(fact.life, fact.signals) for fact in facts if isinstance(fact, LifeEnded)] == [
+        (1, ()),
+        (2, (signal.SIGTERM,)),
+    ]
     assert [fact.life for fact in facts if isinstance(fact, LifeBegan)] == [1, 2]
     assert sent == []
 

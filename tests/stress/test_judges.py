@@ -38,7 +38,7 @@ def a_good_run() -> Story:
     for number in range(12):
         story.tell(Transcribed, number=number, own=1, foreign=0)
     story.empty()
-    story.tell(LifeEnded, life=1, code=0, told=True)
+    story.tell(LifeEnded, life=1, code=0, signals=(15,))
     story.tell(Left, life=1, seconds=2.0, pids=())
     return story
 
@@ -225,7 +225,9 @@ def test_a_higher_priority_goes_first_until_waiting_has_made_up_for_it() -> None
         assert broken_by(story) == expected
 
 
-@pytest.mark.parametrize("excuse", ["another profile", "its session has a worker", "its session is busy"])
+@pytest.mark.parametrize(
+    "excuse", ["another profile", "its session has a worker", "its session is busy", "its transcript is held"]
+)
 def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> None:
     story = Story()
     if excuse == "its session has a worker":
@@ -238,6 +240,8 @@ def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> Non
     story.pass_time(2.0)
     story.ask(2, profile="main/p1" if excuse == "another profile" else "main/p0")
     story.begin(2, "w2")
+    if excuse == "its transcript is held":  # by its former worker, which is being stopped
+        story.status(waiting=story.waiting("r1", story.sessions[1], blocked=True), workers=())
     story.pass_time(2.0)
     assert story.violations() == []
 
@@ -270,7 +274,7 @@ def test_a_waiter_that_is_served_long_after_its_deadline_was_kept_too_long(
 def test_a_waiter_that_another_life_serves_is_served_by_its_own_time() -> None:
     story = Story()
     story.ask(1, timeout=1.0)
-    story.tell(LifeEnded, life=1, code=-9, told=True)
+    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
     story.tell(LifeBegan, life=2, supervisor=101)
     story.pass_time(3.0)
     story.begin(1)
@@ -285,6 +289,14 @@ def test_a_waiter_beside_an_idle_worker_that_fits_was_passed_over() -> None:
     story.pass_time(1.0)
     story.status(1, waiting=story.waiting("r1"))
     assert broken_by(story) == ["I6"]
+
+
+def test_a_waiter_that_no_worker_can_serve_was_not_passed_over() -> None:
+    story = Story()
+    for _ in range(2):
+        story.status(1, waiting=story.waiting("r1", blocked=True))
+        story.pass_time(1.0)
+    assert story.violations() == []
 
 
 def test_a_worker_that_has_served_in_between_was_not_idle_all_the_time() -> None:
@@ -310,7 +322,7 @@ def test_what_was_interrupted_by_the_end_of_a_life_is_explained_by_it() -> None:
     story = Story()
     story.ask(1)
     story.begin(1)
-    story.tell(LifeEnded, life=1, code=-9, told=True)
+    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
     story.tell(LifeBegan, life=2, supervisor=101)
     story.fail(1, "interrupted")
     assert story.violations(explains=frozenset({"interrupted"})) == []

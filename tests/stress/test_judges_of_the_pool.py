@@ -31,22 +31,27 @@ def test_one_worker_too_many_is_counted() -> None:
 
 def test_a_process_that_outlives_its_supervisor_is_found() -> None:
     story = Story()
-    story.tell(LifeEnded, life=1, code=-9, told=True)
+    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
     story.tell(Left, life=1, seconds=2.0, pids=(7,))
     assert broken_by(story) == ["I4"]
 
 
-@pytest.mark.parametrize(("code", "told"), [(0, False), (-11, False), (1, True), (-11, True), (-6, True)])
-def test_a_supervisor_ends_only_when_it_is_told_to_and_in_good_order(code: int, *, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "signals"),
+    [(0, ()), (-11, ()), (1, (15,)), (-11, (15,)), (-6, (9,)), (-15, (15,)), (-9, (15, 15)), (-15, (9,))],
+)
+def test_a_supervisor_ends_only_when_it_is_told_to_and_in_good_order(code: int, signals: tuple[int, ...]) -> None:
     story = Story()
-    story.tell(LifeEnded, life=1, code=code, told=told)
+    story.tell(LifeEnded, life=1, code=code, signals=signals)
     assert broken_by(story) == ["I4"]
 
 
-@pytest.mark.parametrize("code", [0, -15, -9])
-def test_a_supervisor_that_is_told_to_end_may_end_well_or_by_the_signals_that_it_is_sent(code: int) -> None:
+@pytest.mark.parametrize(("code", "signals"), [(0, (15,)), (0, (15, 15)), (-15, (15, 15)), (-9, (9,)), (-9, (15, 9))])
+def test_a_supervisor_that_is_told_to_end_may_end_well_or_by_the_signals_that_leave_no_other_way(
+    code: int, signals: tuple[int, ...]
+) -> None:
     story = Story()
-    story.tell(LifeEnded, life=1, code=code, told=True)
+    story.tell(LifeEnded, life=1, code=code, signals=signals)
     assert story.violations() == []
 
 
@@ -82,7 +87,7 @@ def test_a_supervisor_that_becomes_too_large_is_noticed_once() -> None:
 def test_growth_after_the_warm_up_is_no_steady_state() -> None:
     flat, growing = Story(), Story()
     for second in range(150):
-        flat.processes(1, rss=min(100, second + 1), fds=9)
+        flat.processes(1, rss=min(50, second + 1), fds=9)
         growing.processes(1, rss=100 + second, fds=9)
     flat.end()
     growing.end()

@@ -28,7 +28,7 @@ def test_a_broken_promise_is_told_at_once_and_once(*, is_terminal: bool) -> None
     with progress.shown():
         recorder.tell(LifeBegan(t=1.0, life=1, supervisor=7))
         assert "I4 broken" not in shown.getvalue()
-        recorder.tell(LifeEnded(t=2.0, life=1, code=3, told=False))
+        recorder.tell(LifeEnded(t=2.0, life=1, code=3, signals=()))
         assert "I4 broken: the supervisor ended by itself, with code 3" in shown.getvalue()
         recorder.tell(LifeBegan(t=3.0, life=2, supervisor=8))
     assert shown.getvalue().count("I4 broken") == 1

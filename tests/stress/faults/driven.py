@@ -10,12 +10,15 @@ from typing import Any
 import trio
 
 from errors import PoolError
+from stress.checker.book import Book
+from stress.checker.supervisor import NothingLeft
 from stress.connection import Connection
-from stress.facts import Fact, Injected, Left, LifeBegan, LifeEnded
+from stress.facts import Fact, Injected, Left, LifeBegan
 from stress.faults import Fault, Preparation, Stroke, faults_of
 from stress.plan import Plan, Wish, make_plan
 from stress.pool_settings import settings_text
 from stress.target import OwnTarget
+from tests.stress.story import RULES
 
 __all__ = ["Driven", "driven_pool", "plan_of", "strokes_of"]
 
@@ -127,5 +130,5 @@ async def driven_pool(folder: Path, name: str) -> AsyncIterator[Driven]:
             await target.stop(signal.SIGTERM)
             await counted.wait()
             nursery.cancel_scope.cancel()
-    assert [fact.pids for fact in driven.told(Left) if fact.pids] == []
-    assert [fact for fact in driven.told(LifeEnded) if not fact.told or fact.code > 0] == [], target.log_tail()
+    judge = NothingLeft(RULES)
+    assert [blame.what for fact in facts for blame in judge.see(fact, Book())] == [], target.log_tail()

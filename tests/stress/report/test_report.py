@@ -170,7 +170,7 @@ def every_kind_of_fact() -> Story:
     story.tell(facts.Moved, what="worker_evicted", worker="w1", session="s1", why="idle")
     story.processes(1, 2, 3, zombies=(9,), rss=50 * 1024 * 1024, fds=7)
     story.status(1, 2)
-    story.tell(facts.LifeEnded, life=1, code=-9, told=False)
+    story.tell(facts.LifeEnded, life=1, code=-9, signals=())
     story.tell(facts.Left, life=1, seconds=2.0, pids=(7, 8))
     story.empty()
     story.tell(Injected, fault="F1", action="stop", worker="*", pid=5, seconds=3.0)

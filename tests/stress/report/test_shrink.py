@@ -48,7 +48,7 @@ TOLD: dict[str, tuple[list[Step], int]] = {
         2,
     ),
     "I3": ([lambda story: story.processes(1, 2), lambda story: story.processes(1, 2, 3)], 1),
-    "I4": ([lambda story: story.tell(LifeEnded, life=1, code=0, told=False)], 1),
+    "I4": ([lambda story: story.tell(LifeEnded, life=1, code=0, signals=())], 1),
     "I5": (
         [
             lambda story: story.ask(500),

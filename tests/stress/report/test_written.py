@@ -29,7 +29,7 @@ def test_after_a_run_the_report_is_there_and_told_of(
     result: Result,
     state: str,
 ) -> None:
-    file = tmp_path / "new" / "page.html"
+    file = tmp_path / "page.html"
     assert run_that_ends_with(result, monkeypatch, file) == (state == "RED")
     assert f"<title>{state}: pool stress" in file.read_text(encoding="utf-8")
     assert f"The report: {file}" in capsys.readouterr().out
