@@ -114,7 +114,7 @@ def _waiter(state: State, waiter: Waiter, position: int, now: float) -> WaiterFi
         waited=waited,
         expires_in=waiter.deadline - now if waiter.deadline < math.inf else None,
         position=position,
-        blocked=waiter.state is WaiterState.BLOCKED,
+        state=waiter.state.value,
         why=_why(state, waiter),
     )
 

@@ -91,8 +91,8 @@ class WaiterFigures(msgspec.Struct, frozen=True, kw_only=True):
     expires_in: float | None
     position: int
     """1 = the best of all waiters."""
-    blocked: bool
-    """By its own session: no worker can serve it now, whatever is idle."""
+    state: str
+    """``queued``; ``blocked`` by its own session, whatever is idle; ``preparing``: its worker is made ready for it."""
     why: str
 
 

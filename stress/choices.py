@@ -17,8 +17,10 @@ __all__ = ["all_arrivals", "all_strokes", "rng_of", "rules_of"]
 _LEAST_TO_COMPARE = 16
 _TOLD_WITHIN = 2.0
 _MOST_GROWTH = 1.25
-_LEAST_SERVED = 0.1
-"""Where supervisors are ended one after the other, more than half is refused or interrupted."""
+_LEAST_SERVED = 0.9
+_LEAST_SERVED_BESIDE = {"F4": 0.7, "F5": 0.1, "F7": 0.1}
+"""Where nothing can be started for a while, what needs a worker fails; where supervisors are ended one after the other,
+more than half is refused or interrupted."""
 _LEAST_SERVED_IN_OVERLOAD = 0.2
 """Many turns begin so late that their time is up before they end: of 1.5 times the work some 40 % is served."""
 _MOST_IN_VAIN = 0.05
@@ -56,7 +58,10 @@ def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
         age_step=limits.age_step,
         overload=TIMED_OUT if is_overload else frozenset(),
         explains=frozenset[str]().union(*(fault.explains for fault in faults)),
-        least_served=_LEAST_SERVED_IN_OVERLOAD if is_overload else _LEAST_SERVED,
+        least_served=min(
+            [_LEAST_SERVED_IN_OVERLOAD if is_overload else _LEAST_SERVED]
+            + [_LEAST_SERVED_BESIDE.get(fault.name, _LEAST_SERVED) for fault in faults]
+        ),
         most_in_vain=_MOST_IN_VAIN,
         ramp=plan.ramp,
         calm=plan.calm,

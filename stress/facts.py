@@ -201,7 +201,7 @@ class Waiting(msgspec.Struct, frozen=True):
     session: str
     profile: str
     why: str
-    blocked: bool
+    state: str
 
 
 class Figures(_Seen, frozen=True, kw_only=True, tag=True):

@@ -19,7 +19,7 @@ from stress.facts import (
     Started,
 )
 
-__all__ = ["CLOCK", "KEPT", "Book", "Entry", "Talk"]
+__all__ = ["CLOCK", "DAMAGED", "EVERYBODY", "KEPT", "Book", "Entry", "Talk"]
 
 KEPT = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
@@ -27,6 +27,10 @@ _DELAY_WINDOW = 3.0
 _FAULTS_KEPT = 1000
 _CLOCK_SLACK = 1.0
 """A clock is right again so many seconds after it was to be, at most."""
+DAMAGED = "resume_failed"
+"""The code of requests of a session whose transcript cannot be read, whenever it was damaged."""
+EVERYBODY = "*"
+"""The worker of a fault that is done to all of them."""
 CLOCK = "clock"
 """What the actions of a fault begin with that sets the supervisor's wall clock."""
 
@@ -67,15 +71,19 @@ class Entry:
 
 
 class Talk:
-    """One session: its open requests, its worker, its last request that was answered, how many turns began since."""
+    """One session: its open requests, its worker, its last request that was answered, how many turns began since.
 
-    __slots__ = ("answered", "begun_since", "open", "worker")
+    ``was_hit``: its worker was, or all were, or their supervisor ended, at any time since it was first heard of.
+    """
+
+    __slots__ = ("answered", "begun_since", "open", "was_hit", "worker")
 
     def __init__(self) -> None:
         self.open: set[int] = set()
         self.worker = ""
         self.answered: int | None = None
         self.begun_since = 0
+        self.was_hit = False
 
 
 class Book:
@@ -91,11 +99,15 @@ class Book:
         """By worker of this life: when it was started."""
         self.faults: list[Injected] = []
         """The latest ones, in order."""
+        self._on: dict[str, str] = {}
+        """By worker: the session that it had last."""
         self._faults_on: dict[str, list[Injected]] = {}
         self._longest_fault = 0.0
         self.life = 0
         self.life_began = 0.0
         self.is_alive = False
+        self._on.clear()
+        self._hit(self.talks)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._delays: list[Delayed] = []
 
@@ -124,6 +136,10 @@ class Book:
         has_new_life = self.life > 1 and self.life_began >= t
         return has_new_life or any(fault.hurts for fault in self.faults_since(t))
 
+    def may_be_damaged(self, session: str) -> bool:
+        """Whether a fault may have damaged the session's transcript, however long ago: it fails when it is read."""
+        return self.talk(session).was_hit
+
     def clock_was_set_since(self, t: float) -> bool:
         """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
         return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK))
@@ -148,6 +164,8 @@ class Book:
                 pass
 
     def _note_fault(self, fact: Injected) -> None:
+        if fact.hurts:
+            self._hit(list(self.talks) if fact.worker == EVERYBODY else [self._on.get(fact.worker, "")])
         if len(self.faults) > 2 * _FAULTS_KEPT:
             self.faults = self.faults[-_FAULTS_KEPT:]
             self._faults_on = {}
@@ -156,6 +174,10 @@ class Book:
         self.faults.append(fact)
         self._faults_on.setdefault(fact.worker, []).append(fact)
         self._longest_fault = max(self._longest_fault, fact.seconds)
+
+    def _hit(self, sessions: Iterable[str]) -> None:
+        for session in sessions:
+            self.talk(session).was_hit = True
 
     def _take_request(self, fact: Asked | Accepted | Started | Answered | Refused | Forgotten) -> None:
         match fact:
@@ -214,6 +236,8 @@ class Book:
             case "session_bound":
                 talk = self.talk(fact.session)
                 talk.worker = fact.worker
+                talk.was_hit |= any(fault.hurts for fault in self.faults_on(fact.worker))
+                self._on[fact.worker] = fact.session
                 for number in talk.open:
                     self.entries[number].waits = False
             case "session_parked" | "session_failed":
@@ -222,6 +246,7 @@ class Book:
                 self.born[fact.worker] = fact.t
             case "worker_exited":
                 self.running.pop(fact.worker, None)
+                self._on.pop(fact.worker, None)
             case _:
                 pass
 

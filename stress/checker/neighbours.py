@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from stress.checker.book import Book, Entry
+from stress.checker.book import DAMAGED, EVERYBODY, Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
 from stress.facts import Answered, Fact, Injected, Silence, Told
 
@@ -13,12 +13,10 @@ _WORKERS_FAULT = frozenset({"worker_exited", "worker_stalled", "resume_failed"})
 _LEAST_SAMPLES = 100
 _NOTICEABLE = 0.25
 """Seconds; below, twice as long is nothing that anybody could tell on a machine with other work."""
-_EVERYBODY = "*"
 _FELT_SECONDS = 5.0
 """What befell all workers may make requests fail that are asked so much later."""
 _RECOVERY_SECONDS = 30.0
 """And those that are asked so much later may wait longer for it, as all workers may have to be started."""
-_DAMAGED = "resume_failed"
 
 
 class Neighbours(Judge):
@@ -55,8 +53,8 @@ class Neighbours(Judge):
 
     def _explains(self, code: str, entry: Entry, book: Book) -> bool:
         """A transcript may be damaged by any fault, long before it is read again."""
-        if code == _DAMAGED:
-            return any(fault.hurts for fault in book.faults)
+        if code == DAMAGED:
+            return book.may_be_damaged(entry.asked.session)
         return self._is_hit(entry, book, _FELT_SECONDS)
 
     def _is_hit(self, entry: Entry, book: Book, slack: float) -> bool:
@@ -64,10 +62,10 @@ class Neighbours(Judge):
         if entry.life != book.life:
             return True
         slack += book.delay()
-        if any(fault.hurts and _hits_all(fault, entry, book, slack) for fault in book.faults_on(_EVERYBODY)):
+        if any(fault.hurts and _hits_all(fault, entry, book, slack) for fault in book.faults_on(EVERYBODY)):
             return True
         if not entry.worker:
-            return any(fault.hurts and fault.worker != _EVERYBODY for fault in book.faults_since(entry.asked.t))
+            return any(fault.hurts and fault.worker != EVERYBODY for fault in book.faults_since(entry.asked.t))
         on_its_own = book.faults_on(entry.worker)
         return any(fault.hurts and fault.t + fault.seconds >= book.life_began for fault in on_its_own)
 

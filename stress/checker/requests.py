@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from stress.checker.book import Book, Entry
+from stress.checker.book import DAMAGED, Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
 from stress.facts import (
     Accepted,
@@ -23,8 +23,8 @@ __all__ = ["TIMED_OUT", "Apart", "OneOutcome"]
 TIMED_OUT = frozenset({"acquire_timeout", "request_timeout"})
 _FELT_SECONDS = 60.0
 """What was held up by a fault may be felt by requests that are asked so much later."""
-_FELT_ALWAYS = frozenset({"resume_failed"})
-"""A transcript that a fault has damaged fails when it is read the next time, whenever that is."""
+_MOST_EXCUSED = 0.5
+"""Of a machine on which more than half is late nothing can be said, and nothing good is said of its pool."""
 _LEAST_TO_SHARE = 40
 """Of fewer requests no share is judged."""
 _BUSY_SECONDS = 0.5
@@ -54,7 +54,8 @@ class OneOutcome(Judge):
             case Remembered():
                 yield from self._remember(fact, book.entries.get(fact.number))
             case Forgotten():
-                yield from _look_for_promise(fact, book.entries.get(fact.number))
+                self.checked += 1
+                yield _name_forgotten(fact, book.entries.get(fact.number))
             case Transcribed():
                 yield from self._count_prompts(fact)
             case Disordered():
@@ -87,6 +88,8 @@ class OneOutcome(Judge):
         reason = fact.reason if isinstance(fact, Answered) else "refused"
         if reason == "completed":
             self._complete(fact.number)
+            if entry.started is None and entry.life in (0, book.life):
+                yield Blame(f"request {fact.number} was completed, and never began", (fact.number,))
         if (remembered := self._remembered.pop(fact.number, None)) is not None:
             yield from self._compare(remembered, reason, fact.code)
         if entry.asked.wicked:
@@ -99,8 +102,11 @@ class OneOutcome(Judge):
     def _is_explained(self, code: str, entry: Entry, book: Book) -> bool:
         if code in self.rules.overload:
             return True
-        since = 0.0 if code in _FELT_ALWAYS else entry.asked.t - _FELT_SECONDS
-        return code in self.rules.explains and book.is_disturbed_since(since)
+        if code not in self.rules.explains:
+            return False
+        if code == DAMAGED:
+            return book.may_be_damaged(entry.asked.session)
+        return book.is_disturbed_since(entry.asked.t - _FELT_SECONDS)
 
     def _count(self, code: str, book: Book) -> None:
         self._ended += 1
@@ -137,7 +143,9 @@ class OneOutcome(Judge):
             self.note = f"{self._excused} waited in vain on a busy machine, for which nobody is blamed"
         if self._in_vain > self.rules.most_in_vain * self._ended:
             yield Blame(f"{self._in_vain} of {self._ended} requests waited in vain until their time was up")
-        if self._served < self.rules.least_served * self._ended:
+        if self._excused > _MOST_EXCUSED * self._ended:
+            yield Blame(f"{self._excused} of {self._ended} requests waited in vain, more than a busy machine explains")
+        if self._served < self.rules.least_served * (self._ended - self._excused):
             yield Blame(f"{self._served} of {self._ended} requests were completed, and all others failed")
 
     def _count_prompts(self, fact: Transcribed) -> Iterator[Blame]:
@@ -187,9 +195,10 @@ class Apart(Judge):
             yield Blame(what, (before, fact.number))
 
 
-def _look_for_promise(fact: Forgotten, entry: Entry | None) -> Iterator[Blame]:
-    if entry is None or entry.accepted is not None:
-        yield Blame(f"request {fact.number} was accepted, and then nobody knew of it", (fact.number,), harm="lost")
+def _name_forgotten(fact: Forgotten, entry: Entry | None) -> Blame:
+    """It is asked for again on each connection until it is answered: there is none that did not arrive."""
+    was = "asked, and never answered" if entry is not None and entry.accepted is None else "accepted"
+    return Blame(f"request {fact.number} was {was}, and then nobody knew of it", (fact.number,), harm="lost")
 
 
 def _name_open(book: Book) -> Iterator[Blame]:

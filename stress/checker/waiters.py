@@ -15,8 +15,10 @@ __all__ = ["InOrder", "InTime"]
 
 _GRANT_SECONDS = 0.25
 """From the grant of a worker to the turn's beginning."""
-_BLOCKED_SECONDS = 3.0
-"""Who was blocked so long ago may have been blocked when another one was served: status is asked every second."""
+_STATUS_SECONDS = 2.0
+"""Status is asked every second, and takes a while."""
+_QUEUED = "queued"
+"""The state of a waiter whom any worker that fits could serve."""
 
 
 class _Suspicion(NamedTuple):
@@ -37,8 +39,11 @@ class InOrder(Judge):
         self._heaps: dict[str, list[tuple[float, int]]] = {}
         self._keys: dict[int, float] = {}
         self._suspicions: deque[_Suspicion] = deque()
-        self._blocked: dict[str, float] = {}
-        """When status said last that no worker could serve the session, its former one still holding its transcript."""
+        self._spoken_for: dict[str, float] = {}
+        """When status said last that the session waits for no worker that comes free.
+
+        Its former one still holds its transcript, or the one that it was given is made ready.
+        """
 
     def see(self, fact: Fact, book: Book) -> Iterator[Blame]:
         """Judge who is bound to a worker, or begins."""
@@ -47,14 +52,15 @@ class InOrder(Judge):
             case Accepted():
                 self._enter(fact, book)
             case Started():
+                yield from self._look_within_session(fact, book)
                 self._serve(fact.t, fact.number, book)
             case Moved(what="session_bound"):
                 for number in book.talk(fact.session).open:
                     self._serve(fact.t, number, book)
             case Figures():
-                self._blocked |= {waiter.session: fact.t for waiter in fact.waiting if waiter.blocked}
+                self._spoken_for |= {waiter.session: fact.t for waiter in fact.waiting if waiter.state != _QUEUED}
             case LifeEnded():
-                self._blocked.clear()
+                self._spoken_for.clear()
                 self._heaps.clear()
                 self._keys.clear()
                 self._suspicions.clear()
@@ -71,6 +77,23 @@ class InOrder(Judge):
         key = fact.t - entry.asked.priority * self.rules.age_step
         self._keys[fact.number] = key
         heapq.heappush(self._heaps.setdefault(entry.asked.profile, []), (key, fact.number))
+
+    def _look_within_session(self, fact: Started, book: Book) -> Iterator[Blame]:
+        """One turn at a time, and those of one priority in the order in which they were accepted."""
+        entry = book.entries.get(fact.number)
+        if entry is None or entry.started is not None or entry.ended is not None or entry.accepted is None:
+            return
+        self.checked += 1
+        others = (book.entries[number] for number in book.talk(entry.asked.session).open if number != fact.number)
+        for other in others:
+            if other.life != entry.life or other.accepted is None or entry.life != book.life:
+                continue
+            if other.started is not None:
+                what = f"request {fact.number} began while {other.asked.number} of its session was running"
+                yield Blame(what, (fact.number, other.asked.number))
+            elif other.asked.priority == entry.asked.priority and other.accepted_at < entry.accepted_at:
+                what = f"request {fact.number} began before {other.asked.number} of its session, which came before it"
+                yield Blame(what, (fact.number, other.asked.number))
 
     def _serve(self, t: float, number: int, book: Book) -> None:
         key = self._keys.pop(number, None)
@@ -92,13 +115,13 @@ class InOrder(Judge):
     def _resolve(self, now: float, book: Book) -> Iterator[Blame]:
         while self._suspicions and self._suspicions[0].due <= now:
             suspicion = self._suspicions.popleft()
-            if self._still_waits(suspicion.passed, book) and not self._was_blocked(suspicion, book):
+            if self._still_waits(suspicion.passed, book) and not self._was_spoken_for(suspicion, book):
                 what = f"request {suspicion.favoured} was served before {suspicion.passed}, whose turn it was"
                 yield Blame(what, (suspicion.passed, suspicion.favoured))
 
-    def _was_blocked(self, suspicion: _Suspicion, book: Book) -> bool:
-        blocked = self._blocked.get(book.entries[suspicion.passed].asked.session, -math.inf)
-        return blocked > suspicion.due - _BLOCKED_SECONDS
+    def _was_spoken_for(self, suspicion: _Suspicion, book: Book) -> bool:
+        at = self._spoken_for.get(book.entries[suspicion.passed].asked.session, -math.inf)
+        return at > suspicion.due - self.rules.order_slack - _STATUS_SECONDS
 
 
 class InTime(Judge):
@@ -138,7 +161,8 @@ class InTime(Judge):
         self.checked += 1
         idle = {(worker.id, worker.turns): worker for worker in last.workers if worker.state == "idle"}
         waited = {waiter.request for waiter in last.waiting}
-        still = {waiter.profile: waiter for waiter in now.waiting if waiter.request in waited and not waiter.blocked}
+        queued = (waiter for waiter in now.waiting if waiter.state == _QUEUED)
+        still = {waiter.profile: waiter for waiter in queued if waiter.request in waited}
         for worker in now.workers:
             waiter = still.get(worker.profile)
             known = idle.get((worker.id, worker.turns))

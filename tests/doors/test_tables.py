@@ -39,9 +39,8 @@ def worker(name: str, **others: Any) -> dict[str, Any]:
 
 def waiter(**others: Any) -> dict[str, Any]:
     base = {"request": "r1", "session": "grace", "priority": 5, "priority_now": 6.5, "waited": 4.6, "position": 1}
-    return (
-        base | {"profile": "a1b2c3d4", "expires_in": None, "blocked": False, "why": "all 4 workers are busy"} | others
-    )
+    more = {"profile": "a1b2c3d4", "expires_in": None, "state": "queued", "why": "all 4 workers are busy"}
+    return base | more | others
 
 
 def session(key: str, **others: Any) -> dict[str, Any]:

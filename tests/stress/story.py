@@ -95,8 +95,8 @@ class Story:
         counters = {"grants": 3, "releases": 1, "lost": 1, "active": 1}
         self.tell(Figures, **{**shape, "before": there, "after": there, **counters, **fields})
 
-    def waiting(self, request: str, session: str = "s", *, blocked: bool = False) -> tuple[Waiting, ...]:
-        return (Waiting(request, session, "p0", "all workers are busy", blocked=blocked),)
+    def waiting(self, request: str, session: str = "s", *, state: str = "queued") -> tuple[Waiting, ...]:
+        return (Waiting(request, session, "p0", "all workers are busy", state),)
 
     def end(self) -> None:
         self.pass_time(5.0)

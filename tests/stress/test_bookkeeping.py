@@ -170,7 +170,7 @@ def test_of_a_status_document_what_is_judged_is_read() -> None:
         "pool": {"max": 4, "mode": "running", "idle": 1},
         "counters": {"grants": {"exact": 2, "bound": 3}, "releases": 4, "lost": 0, "active": 1, "parked": 9},
         "workers": [worker],
-        "waiting": [{"request": "r1", "session": "s", "profile": "ab", "why": "busy", "blocked": False}],
+        "waiting": [{"request": "r1", "session": "s", "profile": "ab", "why": "busy", "state": "queued"}],
     }
     figures = read_status(document, t=1.0, life=2, before=(7,), after=(7, 8))
     assert (figures.grants, figures.max, figures.life) == (5, 4, 2)

@@ -98,6 +98,21 @@ def test_a_promise_that_nobody_knows_of_any_more_is_broken() -> None:
     assert broken_by(story) == ["I1"]
 
 
+def test_a_request_that_is_never_answered_is_lost() -> None:
+    story = Story()
+    story.ask(1, accept=False)
+    story.tell(Forgotten, number=1)
+    story.end()
+    assert broken_by(story) == ["I1"]
+
+
+def test_a_request_that_is_completed_has_begun() -> None:
+    story = Story()
+    story.ask(1)
+    story.answer(1)
+    assert broken_by(story) == ["I1"]
+
+
 def test_an_answer_that_was_lost_may_be_given_again_also_after_the_outcome() -> None:
     story = Story()
     story.converse(1)
@@ -241,9 +256,25 @@ def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> Non
     story.ask(2, profile="main/p1" if excuse == "another profile" else "main/p0")
     story.begin(2, "w2")
     if excuse == "its transcript is held":  # by its former worker, which is being stopped
-        story.status(waiting=story.waiting("r1", story.sessions[1], blocked=True), workers=())
+        story.status(waiting=story.waiting("r1", story.sessions[1], state="blocked"), workers=())
     story.pass_time(2.0)
     assert story.violations() == []
+
+
+def test_turns_of_a_session_are_one_after_the_other_in_the_order_of_their_requests() -> None:
+    orderly, hasty, overtaking = Story(), Story(), Story()
+    for story in (orderly, hasty, overtaking):
+        for number in (1, 2, 3):
+            story.ask(number, "ada", priority=8 if number == 3 else 5)
+    orderly.begin(3)
+    orderly.answer(3)
+    orderly.begin(1)
+    assert orderly.violations() == []
+    hasty.begin(1)
+    hasty.begin(2, "w2")
+    assert broken_by(hasty) == ["I5"]
+    overtaking.begin(2)
+    assert broken_by(overtaking) == ["I5"]
 
 
 def test_a_waiter_that_is_told_too_late_was_forgotten_for_a_while() -> None:
@@ -291,10 +322,11 @@ def test_a_waiter_beside_an_idle_worker_that_fits_was_passed_over() -> None:
     assert broken_by(story) == ["I6"]
 
 
-def test_a_waiter_that_no_worker_can_serve_was_not_passed_over() -> None:
+@pytest.mark.parametrize("state", ["blocked", "preparing"])
+def test_a_waiter_that_waits_for_a_certain_worker_was_not_passed_over(state: str) -> None:
     story = Story()
     for _ in range(2):
-        story.status(1, waiting=story.waiting("r1", blocked=True))
+        story.status(1, waiting=story.waiting("r1", state=state))
         story.pass_time(1.0)
     assert story.violations() == []
 

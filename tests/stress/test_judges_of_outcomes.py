@@ -82,7 +82,19 @@ def test_a_transcript_that_a_fault_has_damaged_may_be_found_so_much_later() -> N
     assert story.violations(explains=frozenset({"resume_failed"})) == []
 
 
-@pytest.mark.parametrize(("in_vain", "late", "expected"), [(5, 0.0, []), (6, 0.0, ["I1"]), (50, 0.6, [])])
+def test_a_transcript_that_no_fault_was_near_has_no_reason_to_be_damaged() -> None:
+    story = Story()
+    story.converse(1, "ada", "w1")
+    story.converse(2, "grace", "w2")
+    story.tell(Injected, fault="F1", action="kill", worker="w2", pid=2)
+    story.ask(3, "ada")
+    story.fail(3, "resume_failed")
+    assert broken_by(story, explains=frozenset({"resume_failed"})) == ["I1", "I12"]
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "late", "expected"), [(5, 0.0, []), (6, 0.0, ["I1"]), (50, 0.6, []), (51, 0.6, ["I1"])]
+)
 def test_a_pool_that_lets_most_wait_in_vain_is_not_excused_by_its_faults(
     in_vain: int, late: float, expected: list[str]
 ) -> None:

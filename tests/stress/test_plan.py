@@ -211,11 +211,13 @@ def test_some_requests_go_to_workers_that_misbehave_as_the_faults_want() -> None
 def test_only_what_load_and_faults_explain_may_happen_to_a_request() -> None:
     calm = rules_of(plan_of(load="L1"), [], LIMITS)
     assert calm.explains == frozenset()
-    assert (calm.overload, calm.most_in_vain, calm.least_served) == (frozenset(), 0.05, 0.1)
+    assert (calm.overload, calm.most_in_vain, calm.least_served) == (frozenset(), 0.05, 0.9)
     overload = rules_of(plan_of(load="L2"), [], LIMITS)
     assert overload.explains == frozenset()
     assert overload.overload == {"acquire_timeout", "request_timeout"}
     assert overload.least_served == 0.2
+    ended = plan_of(load="L1", faults=("F1", "F5"))
+    assert rules_of(ended, faults_of(ended.faults), LIMITS).least_served == 0.1
     hurt = plan_of(load="L1", faults=("F1",))
     assert "worker_exited" in rules_of(hurt, faults_of(hurt.faults), LIMITS).explains
     assert msgspec.structs.replace(calm, ramp=hurt.ramp).max_workers == 4

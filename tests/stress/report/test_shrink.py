@@ -219,6 +219,7 @@ def test_a_request_is_left_in_from_its_beginning_on() -> None:
         for number in range(1000, 21_001)
         for fact in (
             Asked(t=9.0, number=number, session="s", profile="p", priority=5, timeout=1.0, turn=0.0),
+            Started(t=9.0, number=number, worker="w1"),
             Answered(t=9.0, number=number, reason="completed", code="", at=9.0, session="s", said=(number,)),
         )
     ]
