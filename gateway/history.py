@@ -1,5 +1,6 @@
 """What was said in a conversation, read from its transcript: the latest messages, without keeping a worker busy."""
 
+import os
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import trio
 
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
+from wire.regular_file import open_regular
 
 __all__ = ["read_history"]
 
@@ -41,7 +43,7 @@ async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
 def _read(path: Path, limit: int) -> list[dict[str, Any]]:
     messages: deque[dict[str, Any]] = deque(maxlen=limit)
     decoder = msgspec.json.Decoder(_Line)
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _MAX_BYTES))
         if size > _MAX_BYTES:

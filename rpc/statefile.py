@@ -14,6 +14,7 @@ from errors import PoolError
 from rpc.children import ChildRegistry
 from rpc.procfs import ProcessIdentity, identify, read_stat
 from wire.framing import DECODE_ERRORS
+from wire.regular_file import open_regular
 
 __all__ = ["StateFile", "StateFileCorrupt", "SupervisorState", "read_state"]
 
@@ -44,7 +45,8 @@ class StateFileCorrupt(PoolError):
 def read_state(path: Path) -> SupervisorState | None:
     """Read the last supervisor's state; None when it left none. Raises StateFileCorrupt, also for what is no file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=SupervisorState)
+        with os.fdopen(open_regular(path, os.O_RDONLY, follow=False), "rb") as file:
+            return msgspec.json.decode(file.read(), type=SupervisorState)
     except FileNotFoundError:
         return None
     except OSError as exc:

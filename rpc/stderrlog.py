@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from wire.regular_file import open_regular
 from wire.veil import Veil
 
 __all__ = ["LineLog", "Tail", "rotated"]
@@ -123,4 +124,4 @@ class LineLog:
 
     def _open(self) -> int:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, follow=False)

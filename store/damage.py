@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-__all__ = ["burden_aside", "damage_in_headers", "set_aside", "sidecars"]
+__all__ = ["burden_aside", "damage_in_headers", "journal", "set_aside", "sidecars"]
 
 _MAGIC = b"SQLite format 3\0"
 _LOG_MAGICS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
@@ -16,6 +16,11 @@ _FEW_ASIDE = 3
 def sidecars(path: Path) -> tuple[Path, Path]:
     """The write-ahead log and the shared-memory file that belong to a database."""
     return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
+def journal(path: Path) -> Path:
+    """What SQLite would play back before it opens a database, were it there; the store itself never has one."""
+    return path.with_name(f"{path.name}-journal")
 
 
 def damage_in_headers(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from store.damage import burden_aside, damage_in_headers, set_aside, sidecars
+from store.damage import burden_aside, damage_in_headers, journal, set_aside, sidecars
 from store.database import Connect, Database, connect_to, read_meta
 from store.failures import StoreUnusable, is_damage
 from store.records import Loaded, RunRow, RunState, SessionRow
@@ -74,7 +74,7 @@ def _open(path: Path, clock: Callable[[], float], connect: Connect, steps: Seque
 
 def _is_there(path: Path) -> bool:
     """Raise StoreUnusable for what no file can be made of, before anything is opened: a FIFO would wait for ever."""
-    for file in (path, *sidecars(path)):
+    for file in (path, *sidecars(path), journal(path)):
         if file.exists() and not stat.S_ISREG(file.stat().st_mode):
             raise _unfit(path, file, "is no regular file")
     if not path.exists() and path.is_symlink():

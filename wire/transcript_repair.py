@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import itertools
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, ClassVar
@@ -17,6 +16,7 @@ import msgspec
 
 from errors import PoolError
 from wire.framing import DECODE_ERRORS
+from wire.regular_file import IrregularFile, open_regular
 
 __all__ = [
     "MAX_ENTRY_BYTES",
@@ -115,18 +115,15 @@ def repair_transcript(path: str | os.PathLike[str]) -> RepairReport:
 
 def _open(path: Path, flags: int) -> int:
     try:
-        # Without O_NONBLOCK the open of a named pipe would wait for its other end.
-        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_regular(path, flags)
     except (FileNotFoundError, NotADirectoryError) as exc:
         raise TranscriptMissing(f"there is no transcript {path}") from exc
     except IsADirectoryError as exc:
         raise TranscriptDamaged(f"{path} is a directory, no transcript") from exc
+    except IrregularFile as exc:
+        raise TranscriptDamaged(f"{path} is no regular file") from exc
     except (OSError, ValueError) as exc:
         raise TranscriptError(f"cannot open the transcript {path}: {exc}") from exc
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise TranscriptDamaged(f"{path} is no regular file")
-    return descriptor
 
 
 def open_for_reading(path: Path) -> BinaryIO:

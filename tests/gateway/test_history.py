@@ -1,6 +1,7 @@
 """What was said, read from transcripts: only the latest, whatever state the file is in."""
 
 import contextlib
+import os
 import threading
 from pathlib import Path
 
@@ -69,3 +70,9 @@ async def test_however_many_ask_only_two_transcripts_are_read_at_a_time(
             nursery.start_soon(read_history, transcript, 9)
     assert together.broken  # a third reading would have completed it
     assert all(readings.acquire(blocking=False) for _ in range(3))
+
+
+async def test_what_is_no_file_any_more_keeps_no_reader_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with trio.fail_after(5), pytest.raises(UsageError, match="it is no regular file"):
+        await read_history(str(tmp_path / "pipe"), 9)

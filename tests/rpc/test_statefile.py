@@ -132,7 +132,15 @@ def test_a_file_that_nobody_of_us_wrote_is_told_as_such(tmp_path: Path) -> None:
             read_state(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(StateFileCorrupt, match=r"workers\.json cannot be read: Is a directory"):
+    with pytest.raises(StateFileCorrupt, match=r"workers\.json cannot be read: it is no regular file"):
+        read_state(path)
+    path.rmdir()
+    os.mkfifo(path)
+    with pytest.raises(StateFileCorrupt, match=r"workers\.json cannot be read: it is no regular file"):
+        read_state(path)
+    path.unlink()
+    path.symlink_to("nowhere")
+    with pytest.raises(StateFileCorrupt, match=r"workers\.json cannot be read: Too many levels of symbolic links"):
         read_state(path)
 
 

@@ -140,6 +140,23 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line_drops_that_line_and_goes_o
     assert path.read_bytes() == b"one\ntw\nfive\n"
 
 
+@pytest.mark.parametrize("kind", ["pipe that nobody reads", "pipe", "link"])
+def test_what_a_worker_has_put_in_the_place_of_its_log_is_left_alone(tmp_path: Path, kind: str) -> None:
+    path, readers = tmp_path / "w.log", []
+    if kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(path)
+        readers = [os.open(path, os.O_RDONLY | os.O_NONBLOCK)] if kind == "pipe" else []
+    log = LineLog(path, 1000)
+    log.feed(b"one\ntwo\n")
+    log.close()
+    assert log.dropped == 2
+    assert not (tmp_path / "elsewhere").exists()
+    for reader in readers:
+        os.close(reader)
+
+
 def test_a_log_that_cannot_even_be_opened_counts_its_lines(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     log = LineLog(tmp_path / "file" / "w.log", 1000)

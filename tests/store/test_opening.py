@@ -283,7 +283,7 @@ def test_a_log_that_ends_too_early_loses_its_end_only(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
-@pytest.mark.parametrize("name", ["pool.db", "pool.db-wal"])
+@pytest.mark.parametrize("name", ["pool.db", "pool.db-wal", "pool.db-journal"])
 def test_what_is_no_regular_file_is_refused_before_it_is_opened(
     path: Path, make: Callable[[Path], None], name: str
 ) -> None:
