@@ -42,13 +42,13 @@ soak: $(STAMP) ## The long forms of the tests, hours of them: 300 kills of the s
 sim: $(STAMP) ## Hours of load and faults on the pool's machine in virtual time, for a minute; SEED=7 begins elsewhere
 	$(BIN)/python -m tests.sim --seed $(or $(SEED),1) --hours 0.5 --budget 50
 
-stress: $(STAMP) ## Drive a real pool for a minute, kill and confuse its workers, check what it promises; SEED=7 repeats
+stress: $(STAMP) ## Drive a real pool for half a minute, kill and confuse its workers, check what it promises; SEED=7 repeats
 	$(BIN)/pool stress --load L1 --faults F1,F2 --scale 1/20 --seconds 30 --seed $(or $(SEED),7)
 
 mutants: $(STAMP) ## Take one guard after the other out of a copy of the tree: a test must notice each
 	$(BIN)/python -m tests.mutants
 
-bench: $(STAMP) ## Measure all that is promised, each figure beside its baseline; keeps and draws the figures in docs/
+bench: $(STAMP) ## Measure all that is promised, beside baselines of the same run; keeps and draws the figures in docs/
 	$(BIN)/python -m benchmarks --json docs/benchmarks.json --chart docs/benchmarks.svg
 
 test-pi: $(STAMP) $(PI)/node_modules/.bin/pi ## Install the real pi from npm and run the tests that drive it

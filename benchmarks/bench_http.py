@@ -1,20 +1,17 @@
 """The HTTP door beside the control socket: events to one reader, what an idle stream costs, a call's round trip."""
 
 import socket
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-import psutil
 import trio
 
-from benchmarks.harness import Result, best_of, median, result
+from benchmarks.door_server import DoorServer, control, door_server, request_beside_ping
+from benchmarks.harness import Result, best_of, result
 from doors.control import serve_control
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
@@ -24,28 +21,21 @@ _TOKEN = "a-token-of-the-benchmarks"
 _EVENTS = 1_000_000
 _BATCH = 500
 _IDLE = 500
-_TRIPS = 2000
-_SERVER = (sys.executable, "-P", "-m", "benchmarks.bench_http")
+_MODULE = "benchmarks.bench_http"
 _END = b'"reason":"behind"}'
 
 
-class _Server(NamedTuple):
-    process: psutil.Process
-    path: Path
-    port: int
-
-
 def run() -> list[Result]:
-    with _server() as server:
+    with door_server(_MODULE) as server:
         return [*events(server), *idle(server), *ping(server)]
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def events(server: _Server) -> list[Result]:
+def events(server: DoorServer) -> list[Result]:
     """The same events, encoded already, to one reader of each door."""
-    plain = _EVENTS / best_of(2, lambda: _drain(_control(server), b'{"id":1,"method":"subscribe"}\n'))
+    plain = _EVENTS / best_of(2, lambda: _drain(control(server), b'{"id":1,"method":"subscribe"}\n'))
     single = _EVENTS / best_of(2, lambda: _drain(_http(server), _get("/events")))
     batched = _EVENTS / best_of(2, lambda: _drain(_http(server), _get("/events?batch=true")))
     beside: dict[str, Any] = {"baseline": plain, "baseline_name": "/s control socket", "at_least": 200_000}
@@ -71,10 +61,10 @@ def _drain(sock: socket.socket, request: bytes) -> float:
 # --- idle connections -------------------------------------------------------------------------------------------------
 
 
-def idle(server: _Server) -> list[Result]:
+def idle(server: DoorServer) -> list[Result]:
     """Streams on which nothing happens, and connections that wait for their next request."""
     with ExitStack() as stack:
-        plain = _cost(server, stack, lambda: _control(server), b'{"id":1,"method":"idle"}\n')
+        plain = _cost(server, stack, lambda: control(server), b'{"id":1,"method":"idle"}\n')
         streams = _cost(server, stack, lambda: _http(server), _get("/events?session=idle"))
         resting = _cost(server, stack, lambda: _http(server), _get("/health"))
     beside: dict[str, Any] = {"baseline": plain, "baseline_name": "kB control socket", "at_most": 40.0}
@@ -84,7 +74,7 @@ def idle(server: _Server) -> list[Result]:
     ]
 
 
-def _cost(server: _Server, stack: ExitStack, connect: Any, request: bytes) -> float:
+def _cost(server: DoorServer, stack: ExitStack, connect: Any, request: bytes) -> float:
     """Kilobytes of the server's memory for each connection; they stay open until ``stack`` ends."""
     before = server.process.memory_info().rss
     for _ in range(_IDLE):
@@ -97,47 +87,14 @@ def _cost(server: _Server, stack: ExitStack, connect: Any, request: bytes) -> fl
 # --- round trips ------------------------------------------------------------------------------------------------------
 
 
-def ping(server: _Server) -> list[Result]:
-    """In turns, so that both see the same machine."""
-    plain: list[float] = []
-    ours: list[float] = []
-    with _control(server) as control, _http(server) as http:
-        for _ in range(4):
-            plain += _trips(control, b'{"id":1,"method":"ping"}\n')
-            ours += _trips(http, _request("POST", "/api/ping"))
-    return [
-        result(
-            "ping as POST /api/ping, p50",
-            median(ours),
-            "us",
-            baseline=median(plain),
-            baseline_name="us control socket",
-            at_most=2000,
-        )
-    ]
-
-
-def _trips(sock: socket.socket, request: bytes) -> list[float]:
-    times = []
-    for _ in range(_TRIPS // 4):
-        begin = time.perf_counter()
-        sock.sendall(request)
-        if not sock.recv(65536):
-            raise AssertionError("the server has hung up")
-        times.append((time.perf_counter() - begin) * 1e6)
-    return times
+def ping(server: DoorServer) -> list[Result]:
+    return [request_beside_ping("ping as POST /api/ping, p50", server, _http(server), _request("POST", "/api/ping"))]
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------
 
 
-def _control(server: _Server) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect(str(server.path))
-    return sock
-
-
-def _http(server: _Server) -> socket.socket:
+def _http(server: DoorServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port))
 
 
@@ -150,18 +107,6 @@ def _request(method: str, path: str) -> bytes:
 
 
 # --- the server, in a process of its own ------------------------------------------------------------------------------
-
-
-@contextmanager
-def _server() -> Iterator[_Server]:
-    with tempfile.TemporaryDirectory(prefix="pool-") as folder:
-        path = Path(folder, "s")
-        with subprocess.Popen([*_SERVER, str(path)], stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            try:
-                yield _Server(psutil.Process(process.pid), path, int(process.stdout.readline()))
-            finally:
-                process.terminate()
 
 
 class _Handlers:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import trio
 
 from benchmarks.harness import Result, best_of, median, result
@@ -13,6 +14,7 @@ from benchmarks.promises import Promise
 from pool import LocalLauncher, Pool, PoolSettings
 from pool.stimuli import ForgetSession
 from profiles import CapabilityProfile, ProfilesSettings, build_profile
+from wire.messages import StateResult
 
 _AGENT = (sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--no-session")
 _SAMPLES = 300
@@ -31,15 +33,27 @@ async def _acquire_idle(profile: CapabilityProfile) -> list[Result]:
     """Every session is new and takes a worker that is idle, warm, bound to nobody and of exactly its profile."""
     taken: list[float] = []
     bare: list[float] = []
+    made: list[float] = []
     async with LocalLauncher.temporary() as launcher, Pool(PoolSettings(min=0, max=1), launcher=launcher) as pool:
         for number in range(_SAMPLES):
             started = time.perf_counter()
             async with pool.lease(f"s{number}", profile) as lease:
                 taken.append((time.perf_counter() - started) * 1e6)
                 bare.append(await _two_round_trips(lease.request))
+                made.append(_make_file_beside(msgspec.json.decode(await lease.request("get_state"), type=StateResult)))
             pool.tell(ForgetSession(f"s{number}"))
         assert pool.statistics().workers[0].session is None  # not in between: it would cool the caches
-    return [_beside_bare(Promise.ACQUIRE_IDLE, taken[1:], bare[1:], at_most=3.0)]
+    return [
+        _beside_bare(Promise.ACQUIRE_IDLE, taken[1:], bare[1:], at_most=3.0),
+        result(
+            "p50, beside making a file where it makes the transcript",
+            median(taken[1:]),
+            "us",
+            promise=Promise.ACQUIRE_IDLE,
+            baseline=median(made),
+            baseline_name="us one file made",
+        ),
+    ]
 
 
 async def _rebind(profile: CapabilityProfile) -> list[Result]:
@@ -56,6 +70,13 @@ async def _rebind(profile: CapabilityProfile) -> list[Result]:
                 taken.append((time.perf_counter() - started) * 1e6)
                 bare.append(await _two_round_trips(lease.request))
     return [_beside_bare(Promise.REBIND, taken, bare, at_most=4.0)]
+
+
+def _make_file_beside(state: StateResult) -> float:
+    path = Path(state.session_file or "").with_suffix(".bare")
+    started = time.perf_counter()
+    path.touch(mode=0o600, exist_ok=False)
+    return (time.perf_counter() - started) * 1e6
 
 
 async def _two_round_trips(request: Callable[[str], Awaitable[object]]) -> float:

@@ -2,22 +2,20 @@
 
 import json
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
-import psutil
 import trio
 
-from benchmarks.harness import Result, best_of, median, result
+from benchmarks.door_server import DoorServer, control, door_server, read_until, request_beside_ping
+from benchmarks.harness import Result, best_of, result
 from doors.control import serve_control
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
@@ -29,8 +27,7 @@ _PIECES_OF_A_RUN = 2000
 _CALLS = 100_000
 _BATCH = 500
 _IDLE = 500
-_TRIPS = 2000
-_SERVER = (sys.executable, "-P", "-m", "benchmarks.bench_websocket")
+_MODULE = "benchmarks.bench_websocket"
 _END = b"the last word"
 _HANDSHAKE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -38,21 +35,15 @@ _HANDSHAKE = (
 )
 
 
-class _Server(NamedTuple):
-    process: psutil.Process
-    path: Path
-    port: int
-
-
 def run() -> list[Result]:
-    with _server() as server:
+    with door_server(_MODULE) as server:
         return [*events(server), *idle(server), *ping(server)]
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def events(server: _Server) -> list[Result]:
+def events(server: DoorServer) -> list[Result]:
     """The same events to one reader of each door.
 
     Pieces of text that come at once are told as one event, which repeats the answer so far: what is counted are the
@@ -71,27 +62,18 @@ def events(server: _Server) -> list[Result]:
     return found
 
 
-def _drain(server: _Server, reader: socket.socket, what: str) -> float:
-    with _control(server) as trigger:
+def _drain(server: DoorServer, reader: socket.socket, what: str) -> float:
+    with control(server) as trigger:
         begin = time.perf_counter()
         trigger.sendall(b'{"id":1,"method":"pour","params":{"what":"%b"}}\n' % what.encode())
-        _read_until(reader, _END)
+        read_until(reader, _END)
         return time.perf_counter() - begin
-
-
-def _read_until(reader: socket.socket, end: bytes) -> None:
-    tail = b""
-    while end not in tail:
-        chunk = reader.recv(1 << 20)
-        if not chunk:
-            raise AssertionError(f"the stream ended early: {tail!r}")
-        tail = tail[-len(end) :] + chunk
 
 
 # --- idle connections -------------------------------------------------------------------------------------------------
 
 
-def idle(server: _Server) -> list[Result]:
+def idle(server: DoorServer) -> list[Result]:
     """Those that have said connect, and hear of nothing."""
     with ExitStack() as stack:
         plain = _cost(server, stack, _subscriber)
@@ -108,7 +90,7 @@ def idle(server: _Server) -> list[Result]:
     ]
 
 
-def _cost(server: _Server, stack: ExitStack, connect: Callable[[_Server], socket.socket]) -> float:
+def _cost(server: DoorServer, stack: ExitStack, connect: Callable[[DoorServer], socket.socket]) -> float:
     """Kilobytes of the server's memory for each connection; they stay open until ``stack`` ends."""
     before = server.process.memory_info().rss
     for _ in range(_IDLE):
@@ -119,62 +101,29 @@ def _cost(server: _Server, stack: ExitStack, connect: Callable[[_Server], socket
 # --- round trips ------------------------------------------------------------------------------------------------------
 
 
-def ping(server: _Server) -> list[Result]:
-    """In turns, so that both see the same machine."""
-    plain: list[float] = []
-    ours: list[float] = []
+def ping(server: DoorServer) -> list[Result]:
     asked = _frame({"type": "req", "id": "1", "method": "health"})
-    with _control(server) as control, _websocket(server) as websocket:
-        for _ in range(4):
-            plain += _trips(control, b'{"id":1,"method":"ping"}\n')
-            ours += _trips(websocket, asked)
-    return [
-        result(
-            "a request over WebSocket, p50",
-            median(ours),
-            "us",
-            baseline=median(plain),
-            baseline_name="us control socket",
-            at_most=2000,
-        )
-    ]
-
-
-def _trips(sock: socket.socket, request: bytes) -> list[float]:
-    times = []
-    for _ in range(_TRIPS // 4):
-        begin = time.perf_counter()
-        sock.sendall(request)
-        if not sock.recv(65536):
-            raise AssertionError("the server has hung up")
-        times.append((time.perf_counter() - begin) * 1e6)
-    return times
+    return [request_beside_ping("a request over WebSocket, p50", server, _websocket(server), asked)]
 
 
 # --- clients ----------------------------------------------------------------------------------------------------------
 
 
-def _control(server: _Server) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect(str(server.path))
-    return sock
-
-
-def _subscriber(server: _Server) -> socket.socket:
-    sock = _control(server)
+def _subscriber(server: DoorServer) -> socket.socket:
+    sock = control(server)
     sock.sendall(b'{"id":1,"method":"subscribe"}\n')
-    _read_until(sock, b"\n")
+    read_until(sock, b"\n")
     return sock
 
 
-def _websocket(server: _Server) -> socket.socket:
+def _websocket(server: DoorServer) -> socket.socket:
     """One that has been let in."""
     sock = socket.create_connection(("127.0.0.1", server.port))
     connect = {"minProtocol": 4, "maxProtocol": 4, "auth": {"token": _TOKEN}}
     sock.sendall(_HANDSHAKE)
-    _read_until(sock, b"connect.challenge")
+    read_until(sock, b"connect.challenge")
     sock.sendall(_frame({"type": "req", "id": "1", "method": "connect", "params": connect}))
-    _read_until(sock, b"tickIntervalMs")
+    read_until(sock, b"tickIntervalMs")
     return sock
 
 
@@ -185,18 +134,6 @@ def _frame(content: dict[str, Any]) -> bytes:
 
 
 # --- the server, in a process of its own ------------------------------------------------------------------------------
-
-
-@contextmanager
-def _server() -> Iterator[_Server]:
-    with tempfile.TemporaryDirectory(prefix="pool-") as folder:
-        path = Path(folder, "s")
-        with subprocess.Popen([*_SERVER, str(path)], stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            try:
-                yield _Server(psutil.Process(process.pid), path, int(process.stdout.readline()))
-            finally:
-                process.terminate()
 
 
 class _Handlers:

@@ -10,7 +10,7 @@ __all__ = ["Cleaner"]
 
 
 class Cleaner:
-    """``clean`` with a memory of the last call: what is added to a conversation costs what is added.
+    """``clean`` with a memory of the last call: of what was there before only references are compared and copied.
 
     Text can be added to what was cleaned as it is: it belongs to no call and takes no image's place. Results, calls and
     images, and rules that count turns or join neighbours, concern older messages too: all is cleaned anew.

@@ -32,7 +32,7 @@ class Situation(NamedTuple):
 
 
 class SituationReader:
-    """Reads conversations; of one that has grown since it was read last, only what was added."""
+    """Reads conversations; of one that has grown since it was read last, the new messages (and compares the others)."""
 
     def __init__(self) -> None:
         self._forget()
