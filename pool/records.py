@@ -29,7 +29,7 @@ class Agent:
         self.kinds = 0
         self.available: OrderedDict[Worker, None] = OrderedDict()
         """Available workers, least recently used first."""
-        self.gate = Gate(f"agent {name}")
+        self.gate = Gate(f"agent {name} has all the workers it may have, and none can make room")
 
 
 class Group:
@@ -87,7 +87,7 @@ class Kind:
         self.target = 0
         """Idle workers to keep warm."""
         self.lines = (Line(self, privileged=False), Line(self, privileged=True))
-        self.gate = Gate(f"profile {profile.short}")
+        self.gate = Gate("its profile has all workers that it may have, or starting one has failed and is tried again")
         self.retry_timer: Timer | None = None
         self.prune_timer: Timer | None = None
         self.size = resources.count()

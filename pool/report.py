@@ -134,7 +134,7 @@ def _why(state: State, waiter: Waiter) -> str:
     if kind.covered:
         return "a worker is on its way"
     gate = kind.lines[waiter.privileged].gate
-    return f"gate {gate.name}: nothing to start, rebind or evict" if gate is not None else "next in line"
+    return gate.why if gate is not None else "next in line"
 
 
 def _why_blocked(waiter: Waiter, worker: Worker | None) -> str:

@@ -106,12 +106,15 @@ class Line:
 
 
 class Gate:
-    """Lines that wait for the same thing, the one with the best head first. A line is at one gate at most."""
+    """Lines that wait for the same thing, the one with the best head first. A line is at one gate at most.
 
-    __slots__ = ("_heap", "count", "name")
+    ``why`` says in words, for status, what they wait for.
+    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    __slots__ = ("_heap", "count", "why")
+
+    def __init__(self, why: str) -> None:
+        self.why = why
         self.count = 0
         self._heap: list[tuple[float, int, Line]] = []
 
@@ -172,13 +175,13 @@ class WaitingList:
     __slots__ = ("_bounded", "_by_priority", "blocked", "full", "nested", "queued", "quota", "ready", "tokens")
 
     def __init__(self) -> None:
-        self.ready = Gate("ready")
+        self.ready = Gate("next in line")
         """Lines to be looked at in this step."""
-        self.full = Gate("full")
+        self.full = Gate("the pool is full, and no worker can make room")
         """Lines for which there is no process and none that could make room."""
-        self.tokens = Gate("tokens")
+        self.tokens = Gate("workers are started no faster (pool.spawn_rate)")
         """Lines that wait for the spawn bucket."""
-        self.quota = Gate("reserve")
+        self.quota = Gate("only the reserve is left")
         """Ordinary lines while only the reserve is left."""
         self.queued = 0
         self.blocked = 0

@@ -359,7 +359,8 @@ def test_the_snapshot_says_who_has_what_and_why_others_wait() -> None:
     assert waiters["three"].position == 1
     assert waiters["three"].priority_now == pytest.approx(11.0)
     assert waiters["three"].expires_in == pytest.approx(97.0)
-    assert "full" in waiters["three"].why
+    assert waiters["three"].why == "the pool is full, and no worker can make room"
+    assert {name: waiter.state for name, waiter in waiters.items()}["one"] == "blocked"
     assert waiters["two"].why == "a worker is on its way"
     assert "retires" in waiters["one"].why
     assert msgspec.json.encode(snapshot)
