@@ -86,7 +86,7 @@ def _first(settings: HttpSettings, env: Mapping[str, str], data_dir: Path) -> st
 
 def _make(path: Path) -> None:
     """Write a new token unless there is a file already; nobody ever sees half of one."""
-    if path.exists():
+    if os.path.lexists(path):  # also a link to nothing, whoever has put it there
         return
     import secrets  # noqa: PLC0415  # commands that only look at the settings need not pay for it
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from doors.control_wire import connect
-from doors.http.tokens import read_token
+from doors.http.settings import HttpSettings
+from doors.http.tokens import TOKEN_FILE, load_grants, read_token
 from doors.paths import make_private_dir
 from errors import UsageError
 from tests.acceptance.supervisor import running_supervisor
@@ -132,6 +133,15 @@ def test_s5_a_token_file_that_is_none_is_refused_at_once(tmp_path: Path) -> None
     os.mkfifo(path, 0o600)
     with pytest.raises(UsageError, match="no regular file"):
         read_token(path)
+
+
+def test_s6_a_link_to_nothing_in_the_place_of_the_token_is_told_of_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / TOKEN_FILE
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="cannot read the token file"):
+        load_grants(HttpSettings(), {}, tmp_path)
+    assert path.is_symlink()
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602])
