@@ -68,9 +68,17 @@ PUT_RUNS = Bulk(
 )
 PUT_DOCUMENTS = Bulk("INSERT INTO documents VALUES", 3, "ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body")
 DELETE_SESSIONS = Bulk("DELETE FROM sessions WHERE (key) IN (VALUES", 1, ")")
-DELETE_RUNS = Bulk("DELETE FROM runs WHERE (principal, session, run_id) IN (VALUES", 3, ")")
-
-DELETE_DOCUMENTS = Bulk("DELETE FROM documents WHERE (kind, key) IN (VALUES", 2, ")")
+# Of several columns IN has SQLite look at every row of the table; so the rows to go are looked up, and joined by rowid.
+DELETE_RUNS = Bulk(
+    "WITH gone (principal, session, run_id) AS (VALUES",
+    3,
+    ") DELETE FROM runs WHERE rowid IN (SELECT runs.rowid FROM gone CROSS JOIN runs USING (principal, session, run_id))",
+)
+DELETE_DOCUMENTS = Bulk(
+    "WITH gone (kind, key) AS (VALUES",
+    2,
+    ") DELETE FROM documents WHERE rowid IN (SELECT documents.rowid FROM gone CROSS JOIN documents USING (kind, key))",
+)
 
 
 def event_parameters(rows: Iterable[EventRow]) -> list[Parameters]:

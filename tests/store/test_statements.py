@@ -1,9 +1,14 @@
+"""Statements for many rows: what they give the database, and how it finds the rows."""
+
+import re
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from store.statements import PUT_EVENTS, Parameters
+from store.schema import migrate
+from store.statements import DELETE_DOCUMENTS, DELETE_RUNS, DELETE_SESSIONS, PUT_EVENTS, Bulk, Parameters
 
 LARGE = 1024 * 1024
 
@@ -31,3 +36,18 @@ def test_a_large_row_is_given_to_the_database_once(large_at: int) -> None:
     assert connection.given < LARGE + 64 * 10
     assert connection.execute("SELECT count(*), sum(length(data)) FROM events").fetchone() == (35, LARGE + 34 * 10)
     connection.close()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8])
+@pytest.mark.parametrize(("statement", "columns"), [(DELETE_RUNS, 3), (DELETE_DOCUMENTS, 2), (DELETE_SESSIONS, 1)])
+def test_to_delete_rows_nobody_goes_through_a_whole_table(statement: Bulk, columns: int, rows: int) -> None:
+    seen: list[str] = []
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection)
+        connection.set_trace_callback(seen.append)
+        statement.run(connection, [("x",) * columns] * rows)
+        connection.set_trace_callback(None)
+        (text,) = seen
+        plan = " ".join(step[3] for step in connection.execute(f"EXPLAIN QUERY PLAN {text}"))
+    assert "SEARCH" in plan
+    assert not re.search("SCAN (runs|documents|sessions)", plan), plan
