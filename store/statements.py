@@ -72,7 +72,8 @@ DELETE_SESSIONS = Bulk("DELETE FROM sessions WHERE (key) IN (VALUES", 1, ")")
 DELETE_RUNS = Bulk(
     "WITH gone (principal, session, run_id) AS (VALUES",
     3,
-    ") DELETE FROM runs WHERE rowid IN (SELECT runs.rowid FROM gone CROSS JOIN runs USING (principal, session, run_id))",
+    ") DELETE FROM runs WHERE rowid IN "
+    "(SELECT runs.rowid FROM gone CROSS JOIN runs USING (principal, session, run_id))",
 )
 DELETE_DOCUMENTS = Bulk(
     "WITH gone (kind, key) AS (VALUES",
