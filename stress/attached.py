@@ -1,5 +1,6 @@
 """A supervisor that somebody else runs: it is driven and looked at, but neither started nor ended."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,15 @@ import msgspec
 import trio
 
 from doors.control_wire import connect
-from errors import UsageError
+from errors import RequestTimeout, UsageError
 from stress.connection import Connection
 from stress.facts import Fact, Injected, LifeBegan, WorkerProcess
 from stress.processes import Household, signal_process
 
-__all__ = ["AttachedTarget", "Limits", "read_limits", "somebody_listens"]
+__all__ = ["AttachedTarget", "Limits", "ask_limits", "read_limits", "somebody_listens"]
+
+_ANSWER_SECONDS = 10.0
+"""As long as ``pool status`` waits."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -43,6 +47,18 @@ class _Status(msgspec.Struct):
 def read_limits(document: Any) -> Limits:
     """The limits in a status document."""
     return msgspec.convert(document, _Status).pool.limits
+
+
+async def ask_limits(socket: Path) -> Limits:
+    """The limits of the supervisor on ``socket``. Raises NoSupervisor; RequestTimeout where it does not answer."""
+    asking = Connection(functools.partial(somebody_listens, socket))
+    with trio.move_on_after(_ANSWER_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asking.run)
+            limits = read_limits(await asking.ask("status"))
+            nursery.cancel_scope.cancel()
+            return limits
+    raise RequestTimeout(f"the supervisor on {socket} did not answer status in time; is it stopped or overloaded?")
 
 
 async def somebody_listens(socket: Path) -> Path:

@@ -1,16 +1,17 @@
 """``pool stress``: runs, shows, writes what came of it; the exit code says whether every promise was kept."""
 
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
 import trio
 from rich.console import Console
 
-from errors import UsageError
+from errors import PoolError, UsageError
 from stress.outcome import Result
 from stress.plan import Wish
 from stress.progress import Progress
@@ -21,6 +22,8 @@ from stress.table import show_result
 __all__ = ["stress"]
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "."})
+"""What stands for our marks where they cannot be encoded: as question marks, kept and broken would look alike."""
 
 
 def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = None, report: Path | None = None) -> int:
@@ -28,7 +31,8 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
 
     ``json_file`` gets the ``Result``, ``report`` a page that shows it; where the run fails there is neither. Ended by a
     signal it leaves no process and no file, and the exit code is 128 + its number. 1 also where not one request was
-    completed: then next to nothing was looked at. Raises PoolError, OSError.
+    completed: then next to nothing was looked at. Raises PoolError, also where something of all that could not be
+    written; the rest is then.
     """
     console = Console(file=sys.stderr, highlight=False)
     progress = Progress(console)
@@ -48,14 +52,71 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
             console.print(f"ended by {result.name}: nothing is left, and nothing is said of any promise")
             return 128 + result
         unmake.pop_all()
-    if json_file is not None:
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(result)))
-    told = Console(highlight=False)
-    show_result(result, told)
-    if report is not None:
-        report.write_text(render_report(result), encoding="utf-8")
-        told.print(f"The report: {report}", markup=False, soft_wrap=True)
+    _tell_everywhere(result, json_file, report)
     return 0 if result.is_green and not result.is_empty else 1
+
+
+def _tell_everywhere(result: Result, json_file: Path | None, report: Path | None) -> None:
+    """Hours may have gone into it: each place gets it, whatever becomes of the others. Raises PoolError at the end."""
+    failed: dict[str, Exception] = {}
+
+    def attempt(what: str, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the other places get it first
+            failed[what] = exc
+
+    if json_file is not None:
+        attempt(str(json_file), lambda: _write(json_file, lambda: msgspec.json.format(msgspec.json.encode(result))))
+    if report is not None:
+        attempt(str(report), lambda: _write(report, lambda: render_report(result).encode(errors="replace")))
+    is_reported = report is not None and str(report) not in failed
+    attempt("the table to stdout", lambda: _print(_table(result, report if is_reported else None)))
+    if failed:
+        said = (f"cannot write {what}: {_why(exc)}" for what, exc in failed.items())
+        raise PoolError("; ".join(said)) from next(iter(failed.values()))
+
+
+def _why(exc: Exception) -> str:
+    return (exc.strerror if isinstance(exc, OSError) else None) or f"{type(exc).__name__}: {exc}"
+
+
+def _write(file: Path, make: Callable[[], bytes]) -> None:
+    """All of it; where that cannot be done, what is empty or cut off is removed: it shows nothing. Raises OSError."""
+    content = b""
+    try:
+        content = make()
+        file.write_bytes(content)
+    except BaseException:
+        if file.is_file() and content.startswith(file.read_bytes()):
+            file.unlink()
+        raise
+
+
+def _table(result: Result, report: Path | None) -> str:
+    """As the terminal shows it; rich itself would end the process at the first byte that a closed pipe refuses."""
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        show_result(result, console)
+        if report is not None:
+            console.print(f"The report: {report}", markup=False, soft_wrap=True)
+    return captured.get()
+
+
+def _print(text: str) -> None:
+    """To stdout, whatever letters it takes. Raises OSError; what is left of it is dropped, for nobody to try again."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN).encode(encoding, "replace").decode(encoding)
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError), Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())
+        raise
 
 
 async def _until_signalled(run: Callable[[], Awaitable[Result]]) -> Result | signal.Signals:

@@ -38,12 +38,11 @@ __all__ = [
 
 
 class WorkerProcess(msgspec.Struct, frozen=True, gc=False):
-    """A worker in ``/proc``: pid, start time in clock ticks (together they are unique), name, state letter."""
+    """A worker in ``/proc``: pid, start time in clock ticks (together they are unique), name."""
 
     pid: int
     started: int
     name: str
-    state: str = "S"
 
 
 class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -249,7 +248,7 @@ class Left(_Seen, frozen=True, kw_only=True, tag=True):
 class Emptied(_Seen, frozen=True, kw_only=True, tag=True):
     """All work is done and the pool drained: the supervisor's children, its open files, and those at the beginning.
 
-    Files are None where they cannot be counted.
+    Files are None where they cannot be counted; ``rss`` in bytes is the supervisor's.
     """
 
     fds: int | None

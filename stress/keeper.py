@@ -1,16 +1,18 @@
-"""Ends the supervisors of a run whose own process was killed, so that it could not.
+"""Ends the supervisors of a run whose own process was killed, so that it could not, and removes its folder.
 
-    python -m stress.keeper DATA_DIR
+    python -m stress.keeper DATA_DIR FOLDER
 
 It waits for the end of its stdin, which the run holds open for as long as it lives, and kills it when all has gone
 well. Whoever was started with ``--data-dir DATA_DIR`` is then told to end, and killed where that takes too long; their
-workers end with them.
+workers end with them. Then nobody needs ``FOLDER`` any more; what is in it when a promise was broken is left by the run
+itself, which has killed this before.
 
 A signal of the kernel at the death of the parent (``PR_SET_PDEATHSIG``) would not do: it comes at the end of the thread
 that has started the supervisor, and threads for such work come and go.
 """
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -21,7 +23,7 @@ from pathlib import Path
 __all__ = ["COMMAND", "main"]
 
 COMMAND = (sys.executable, "-P", "-m", "stress.keeper")
-"""What starts it from any directory; its argument follows."""
+"""What starts it from any directory; its arguments follow."""
 _GRACE = 40.0
 """Seconds for a good end, which is given its drain timeout."""
 _LOOK_SECONDS = 0.2
@@ -34,7 +36,9 @@ def main() -> int:
     os.setsid()  # who ends the run with its whole group does not end this
     while os.read(sys.stdin.fileno(), 1):
         pass
-    _end_all(os.fsencode(sys.argv[1]))
+    _, data_dir, folder = sys.argv
+    _end_all(os.fsencode(data_dir))
+    _remove(Path(folder))
     return 0
 
 
@@ -47,6 +51,15 @@ def _end_all(data_dir: bytes) -> None:
         for pid in found if is_late else (found - told):
             _signal(pid, signal.SIGKILL if is_late else signal.SIGTERM, data_dir)
         told |= found
+        time.sleep(_LOOK_SECONDS)
+
+
+def _remove(folder: Path) -> None:
+    """Once more where somebody who is just ending has written to it meanwhile."""
+    for _ in range(_CALM_LOOKS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
         time.sleep(_LOOK_SECONDS)
 
 

@@ -114,6 +114,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return not any(verdict.broken for verdict in self.verdicts)
 
     @property
+    def kept(self) -> str:
+        """What is said of a green one: a promise that was never looked at was not seen to be kept."""
+        seen = "" if all(verdict.checked for verdict in self.verdicts) else "that was looked at was "
+        return f"Every promise {seen}kept"
+
+    @property
     def is_empty(self) -> bool:
         """Whether not one request was completed: where nothing went well there was next to nothing to look at."""
         return not self.fates.get("completed")

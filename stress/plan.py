@@ -51,6 +51,20 @@ _BURSTS = 2
 _WITH_FRONT_ENDS = ("L4", "L6")
 _REQUESTS_PER_FRONT_END = 10
 _SOAK_REQUESTS = 1_000_000
+_LEAST_SCALE = 1e-6
+_MOST_REQUESTS = 1_000_000_000
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "scale": (_LEAST_SCALE, 1),
+    "seed": (-(2**63), 2**63 - 1),
+    "sessions": (1, 1_000_000),
+    "workers": (1, 1_000_000),
+    "seconds": (0.001, 10_000_000),
+    "requests": (1, _MOST_REQUESTS),
+    "rate": (0.001, 1_000_000),
+}
+"""Between what and what each number may be: wide of all that makes sense, and narrow enough for every figure of a plan
+to be one. How many workers this machine can have is another question."""
+_SHOWN_CHARACTERS = 24
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +134,9 @@ def make_plan(wish: Wish) -> Plan:
     burst = _BURST_PER_WORKER * workers
     rate, turn = _pace(wish, workers)
     ramp = 0.0 if wish.load == "L3" else _RAMP_PER_WORKER * workers
-    most = math.ceil(1.5 * rate * wish.seconds) if wish.seconds else _usual_requests(wish, sessions, burst)
+    most = _usual_requests(wish, sessions, burst)
+    if wish.seconds:
+        most = min(math.ceil(1.5 * rate * wish.seconds), _MOST_REQUESTS)
     requests = min(wish.requests or most, most) if wish.seconds else wish.requests or most
     seconds = wish.seconds or round(requests / rate + ramp / 2, 3)
     ramp = min(ramp, _SHARE_AT_BEGIN * seconds)
@@ -165,12 +181,18 @@ def _pace(wish: Wish, workers: int) -> tuple[float, float]:
 def read_scale(text: str) -> float:
     """``1/20``, ``0.05``. Raises ValueError that shows the accepted spelling."""
     try:
-        scale = float(Fraction(text.strip()))
+        scale = Fraction(text.strip()) if "/" in text else float(text)  # as a fraction 1e999999999 would take for ever
     except (ValueError, ZeroDivisionError) as exc:
-        raise ValueError(f'{text!r} is no share; write it as "1/20" or "0.05"') from exc
-    if not 0 < scale <= 1:
-        raise ValueError(f"{text!r} is not above 0 and at most 1")
-    return scale
+        raise ValueError(f'{_shown(text)} is no share; write it as "1/20" or "0.05"') from exc
+    if not _LEAST_SCALE <= scale <= 1:
+        raise ValueError(f"{_shown(text)} is not between {_LEAST_SCALE:g} and 1")
+    return float(scale)
+
+
+def _shown(value: object) -> str:
+    """Not all of its digits, where there are hundreds."""
+    text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def _usual_requests(wish: Wish, sessions: int, burst: int) -> int:
@@ -191,7 +213,11 @@ def _check(wish: Wish) -> None:
         raise UsageError(f"there is no fault {unknown[0]!r}; --faults takes some of {', '.join(FAULTS)}")
     if wish.load not in LOADS:
         raise UsageError(f"there is no load {wish.load!r}; --load takes one of {', '.join(LOADS)}")
-    for name in ("sessions", "workers", "requests", "seconds", "rate"):
+    for name, (least, most) in _BOUNDS.items():
         value = getattr(wish, name)
-        if value is not None and not 0 < value < math.inf:
-            raise UsageError(f"--{name} {value:g} must be a number above 0")
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"--{name} {_shown(value)} is not between {_figure(least)} and {_figure(most)}")
+
+
+def _figure(value: float) -> str:
+    return f"{value:g}" if 0 < value < 1 else f"{value:,}"

@@ -165,7 +165,7 @@ class Household:
             if stat.state in _DYING:
                 zombies += [pid] if stat.state == _ZOMBIE else []
             elif name := self._name(pid, stat):
-                found.append(WorkerProcess(pid, stat.started, name, stat.state))
+                found.append(WorkerProcess(pid, stat.started, name))
         return Look(tuple(sorted(found, key=lambda each: (each.started, each.pid))), tuple(zombies))
 
     def left(self) -> list[int]:

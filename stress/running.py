@@ -1,9 +1,9 @@
 """One run from beginning to end: a supervisor, the load, the faults, the witness, and what is left of it all."""
 
-import functools
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +15,7 @@ import psutil
 import trio
 
 from errors import PoolError, UsageError
-from stress.attached import AttachedTarget, Limits, read_limits, somebody_listens
+from stress.attached import AttachedTarget, Limits, ask_limits
 from stress.choices import all_arrivals, all_strokes, rng_of, rules_of
 from stress.connection import Connection
 from stress.driver import Driver
@@ -82,15 +82,11 @@ async def drive_attached(wish: Wish, socket: Path, *, show: Show = lambda _recor
     """Drive the supervisor that listens on ``socket``, with one profile: its default agent's default role.
 
     Raises UsageError for a fault that would end it, or that needs settings of its own; NoSupervisor where there is
-    none, or it ends before the run does.
+    none, or it ends before the run does; RequestTimeout where it is stopped.
     """
     if wish.workers is not None:
         raise UsageError("--workers is for a supervisor of our own; one that runs already has its own pool.max")
-    asking = Connection(functools.partial(somebody_listens, socket))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(asking.run)
-        limits = read_limits(await asking.ask("status"))
-        nursery.cancel_scope.cancel()
+    limits = await ask_limits(socket)
     plan = make_plan(msgspec.structs.replace(wish, workers=limits.max))
     plan = msgspec.structs.replace(plan, roles=("default",), attached_to=str(socket))
     faults = faults_of(plan.faults)
@@ -173,8 +169,11 @@ class _Run:
             nursery.cancel_scope.cancel()
 
     def _named(self, session: str) -> str:
-        """Sessions of one run are nobody else's, also where the supervisor knows those of earlier runs."""
-        return f"{self._token}-{session}"
+        """Sessions of one run are nobody else's, also where the supervisor knows those of earlier runs.
+
+        A million requests have the names of some thousand sessions: each is kept once.
+        """
+        return sys.intern(f"{self._token}-{session}")
 
     def _all_arrivals(self) -> Iterator[Arrival]:
         for arrival in all_arrivals(self._plan, self._preparations):

@@ -37,7 +37,7 @@ def _parts(result: Result) -> Iterator[RenderableType]:
         return
     if result.is_green:
         yield Text(
-            f"Every promise {_unless_unseen(result.verdicts)}kept, over {result.requests:,} requests and "
+            f"{result.kept}, over {result.requests:,} requests and "
             f"{sum(each.faults for each in result.series) + result.wicked:,} faults.",
             "bold green",
         )
@@ -75,11 +75,6 @@ def _faults(result: Result) -> Iterator[str]:
         yield f"{count:,} {name}"
     if result.wicked:
         yield f"{result.wicked:,} requests to workers that misbehave"
-
-
-def _unless_unseen(verdicts: tuple[Verdict, ...]) -> str:
-    """A promise that was never looked at was not seen to be kept."""
-    return "" if all(verdict.checked for verdict in verdicts) else "that was looked at was "
 
 
 def _latencies(latencies: Latencies) -> str:

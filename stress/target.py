@@ -78,7 +78,7 @@ class OwnTarget:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start the first one and keep what belongs to it going; cancelled, it ends whatever lives."""
-        keeper = helper_process([*KEEPER, str(self.data_dir)])
+        keeper = helper_process([*KEEPER, str(self.data_dir), str(self.folder)])
         async with keeper, trio.open_nursery() as self._nursery:
             try:
                 await self.restart()

@@ -1,6 +1,7 @@
 """What is known of the requests, sessions and workers so far; every judge reads it before it takes in the next fact."""
 
 import itertools
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -183,7 +184,7 @@ class Book:
         match fact:
             case Asked():
                 self.entries[fact.number] = Entry(fact)
-                self.sessions[fact.number] = fact.session
+                self.sessions[fact.number] = sys.intern(fact.session)  # that of every request is kept
                 self.talk(fact.session).open.add(fact.number)
             case Accepted():
                 self._accept(fact)

@@ -62,12 +62,13 @@ class Bounded(Judge):
         match fact:
             case Processes():
                 yield from self._look_for_zombies(fact, book)
-                yield from self._judge_size(fact)
+                yield from self._judge_size(fact.rss)
             case LifeBegan() | LifeEnded():
                 self._zombies.clear()
                 self._sizes.clear()
             case Emptied():
                 self.checked += 1
+                yield from self._judge_size(fact.rss)
                 yield from self._judge_files(fact)
                 yield from self._judge_rest(fact)
             case Silence() if self.rules.rss_growth:
@@ -82,14 +83,14 @@ class Bounded(Judge):
                 del self._zombies[pid]
                 yield Blame(f"process {pid} has ended and nobody has waited for it for over a second", pids=(pid,))
 
-    def _judge_size(self, fact: Processes) -> Iterator[Blame]:
-        if fact.rss is None:
+    def _judge_size(self, rss: int | None) -> Iterator[Blame]:
+        if rss is None:
             return
         self.checked += 1
-        self._sizes.append(fact.rss)
-        is_too_large = fact.rss > self.rules.rss_limit
+        self._sizes.append(rss)
+        is_too_large = rss > self.rules.rss_limit
         if is_too_large and not self._is_too_large:
-            yield Blame(f"the supervisor has {fact.rss // _MIB} MiB, {self.rules.rss_limit // _MIB} are the limit")
+            yield Blame(f"the supervisor has {rss // _MIB} MiB, {self.rules.rss_limit // _MIB} are the limit")
         self._is_too_large = is_too_large
 
     def _judge_files(self, fact: Emptied) -> Iterator[Blame]:

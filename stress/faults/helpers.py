@@ -48,13 +48,13 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[Helper]:
     )
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a helper's streams are no pipes")
-    try:
-        async with process.stdin, process.stdout:
+    async with process.stdin, process.stdout:
+        try:
             yield Helper(process, process.stdin, process.stdout)
-    finally:
-        with trio.CancelScope(shield=True):
-            process.kill()
-            await process.wait()
+        finally:  # before its stdin ends: that would tell it that we were killed
+            with trio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
 
 
 @asynccontextmanager

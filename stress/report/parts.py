@@ -77,7 +77,7 @@ def _headline(result: Result, state: State) -> str:
         return "Not one request was completed"
     broken = [verdict.invariant for verdict in result.verdicts if verdict.broken]
     if not broken:
-        return "Every promise kept"
+        return result.kept
     return f"{len(broken)} of {len(result.verdicts)} promises broken: {', '.join(broken)}"
 
 

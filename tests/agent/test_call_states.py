@@ -102,6 +102,12 @@ class CallWalk(RuleBasedStateMachine):
 TestCallWalk = CallWalk.TestCase
 
 
+def test_a_call_is_decided_once() -> None:
+    record = decided(record_in(CallState.AWAITING_APPROVAL), "deny", 3.0, None, "ann")
+    with pytest.raises(IllegalMove, match="awaits no decision"):
+        decided(record, "allow", 4.0, None, "bob")
+
+
 def test_the_table_is_that_of_the_design() -> None:
     p, a, r = CallState.PENDING, CallState.AWAITING_APPROVAL, CallState.RUNNING
     c, f, d, s = CallState.COMPLETED, CallState.FAILED, CallState.DENIED, CallState.SEALED

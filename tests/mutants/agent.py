@@ -35,7 +35,7 @@ MUTANTS = (
         file="agent/call_states.py",
         old=" or record.approval.decision is not None:",
         new=":",
-        tests=("tests/agent/test_call_states.py::TestCallWalk",),
+        tests=("tests/agent/test_call_states.py::test_a_call_is_decided_once",),
     ),
     Mutant(
         keeps="access",

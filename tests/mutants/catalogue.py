@@ -1,6 +1,6 @@
 """All guards of the list, by the room they stand in."""
 
-from tests.mutants import agent, doors, gateway, heartbeat, pool, rpc, store
+from tests.mutants import agent, doors, gateway, heartbeat, pool, rpc, store, stress
 from tests.mutants.mutant import Mutant
 
 __all__ = ["BY_ROOM", "MUTANTS"]
@@ -13,5 +13,6 @@ BY_ROOM: dict[str, tuple[Mutant, ...]] = {
     "agent": agent.MUTANTS,
     "heartbeat": heartbeat.MUTANTS,
     "doors": doors.MUTANTS,
+    "stress": stress.MUTANTS,
 }
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for mutants in BY_ROOM.values() for mutant in mutants)

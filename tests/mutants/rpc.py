@@ -30,6 +30,7 @@ MUTANTS = (
         old="        self._pending.fail_all(error)\n",
         new="",
         tests=("tests/rpc/test_client_end.py::test_an_exit_fails_everything_pending_once_and_tells_what_was_sent",),
+        hangs=True,
     ),
     Mutant(
         keeps="I1",
@@ -58,6 +59,7 @@ MUTANTS = (
         tests=(
             "tests/rpc/test_client.py::test_a_request_that_is_not_answered_in_time_fails_and_its_late_answer_goes_to_nobody",
         ),
+        hangs=True,
     ),
     Mutant(
         keeps="I6",

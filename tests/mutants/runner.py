@@ -25,8 +25,10 @@ LEFT_OUT = shutil.ignore_patterns(
 )
 LIMIT = 180.0
 """Seconds for the tests of one mutant; each test has a limit of its own besides."""
-_TESTS_FAILED = 1
-_ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "--tb=line", "--no-header")
+_PASSED, _FAILED = 0, 1
+_ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--no-header")
+"""With the tracebacks, for there a timeout is to be seen whatever it was wrapped into on its way."""
+_TIMED_OUT = "from pytest-timeout"
 
 
 class RottenListError(Exception):
@@ -39,9 +41,22 @@ class Fate(StrEnum):
     KILLED = "killed"
     SURVIVED = "SURVIVED"
     BROKEN = "BROKEN"
-    """Its tests could not even begin, which proves nothing."""
+    """Its tests could not even begin, or a fixture failed and none of them, which proves nothing."""
     ENDLESS = "ENDLESS"
-    """Its tests did not end in time, which a slow machine does too; of a mutant that hangs it is the proof."""
+    """A test did not end in time, or all together, which a slow machine does too; of one that hangs it is the proof."""
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """Pytest's exit status, None where the time was over; ``words``: the test that failed, or what was said last.
+
+    ``failed``: the test that failed, by itself and not in a fixture, empty = none did; ``timed_out``: one took longer
+    than it may.
+    """
+
+    code: int | None
+    words: str
+    failed: str = ""
+    timed_out: bool = False
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -87,9 +102,9 @@ def run_all(mutants: Sequence[Mutant], root: Path, *, lanes: int = 2) -> Iterato
 
 
 def _check_sound(tests: list[str], copy: Path, running: set[subprocess.Popen[str]]) -> None:
-    code, words = _run_tests(tests, copy, LIMIT + 5.0 * len(tests), running)
-    if code != 0:
-        raise RottenListError(f"with every guard in its place the tests already fail: {words}")
+    outcome = _run_tests(tests, copy, LIMIT + 5.0 * len(tests), running)
+    if outcome.code != _PASSED:
+        raise RottenListError(f"with every guard in its place the tests already fail: {outcome.words}")
 
 
 def _try(mutant: Mutant, copies: "SimpleQueue[Path]", running: set[subprocess.Popen[str]]) -> Verdict:
@@ -97,13 +112,25 @@ def _try(mutant: Mutant, copies: "SimpleQueue[Path]", running: set[subprocess.Po
     began = time.perf_counter()
     try:
         with _without_guard(copy / mutant.file, mutant):
-            code, words = _run_tests(mutant.tests, copy, LIMIT, running)
+            outcome = _run_tests(mutant.tests, copy, LIMIT, running)
     finally:
         copies.put(copy)
-    out_of_time = Fate.KILLED if mutant.hangs else Fate.ENDLESS
-    fates = {0: Fate.SURVIVED, _TESTS_FAILED: Fate.KILLED, None: out_of_time}
-    fate = fates.get(code, Fate.BROKEN)
-    return Verdict(mutant, fate, words, time.perf_counter() - began)
+    return Verdict(mutant, _fate(mutant, outcome), outcome.words, time.perf_counter() - began)
+
+
+def _fate(mutant: Mutant, outcome: _Outcome) -> Fate:
+    """Killed by a test that has failed; by an error in a fixture or the end of its time nothing was noticed."""
+    if outcome.code is None or (outcome.code != _PASSED and outcome.timed_out):
+        return Fate.KILLED if mutant.hangs else Fate.ENDLESS
+    if outcome.code == _PASSED:
+        return Fate.SURVIVED
+    has_noticed = outcome.code == _FAILED and any(_is_of(test, outcome.failed) for test in mutant.tests)
+    return Fate.KILLED if has_noticed else Fate.BROKEN
+
+
+def _is_of(test: str, failed: str) -> bool:
+    """Whether that is the test, with whichever parameters, or the one of a rule-based machine of that name."""
+    return failed == test or failed.startswith((f"{test}[", f"{test}::"))
 
 
 @contextmanager
@@ -116,12 +143,10 @@ def _without_guard(path: Path, mutant: Mutant) -> Iterator[None]:
         path.write_text(text)
 
 
-def _run_tests(
-    tests: Iterable[str], copy: Path, limit: float, running: set[subprocess.Popen[str]]
-) -> tuple[int | None, str]:
-    """Pytest's exit status, None where the time is over, and which test failed first or what was said last.
+def _run_tests(tests: Iterable[str], copy: Path, limit: float, running: set[subprocess.Popen[str]]) -> _Outcome:
+    """What came of them. What it has started ends with it where it is ended, supervisors and all.
 
-    What it has started ends with it where it is ended, supervisors and all. ``running``: where it is found meanwhile.
+    ``running``: where it is found meanwhile.
     """
     environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-P", "-m", "pytest", *_ARGUMENTS, *tests]
@@ -139,15 +164,25 @@ def _run_tests(
             said, _ = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             _end(process)
-            return None, f"no end within {limit:g} s"
+            return _Outcome(None, f"no end within {limit:g} s")
         except BaseException:
             _end(process)
             raise
         finally:
             running.remove(process)
-    lines = said.strip().splitlines() or ["nothing was said"]
-    failed = [line.split()[1] for line in lines if line.startswith(("FAILED ", "ERROR ")) and "::" in line]
-    return process.returncode, failed[0] if failed else lines[-1]
+    return _read(process.returncode, said)
+
+
+def _read(code: int, said: str) -> _Outcome:
+    lines = said.strip().rpartition("short test summary info")[2].splitlines() or ["nothing was said"]
+    names = {word: _first_name(word, lines) for word in ("FAILED", "ERROR")}
+    words = names["FAILED"] or names["ERROR"] or lines[-1]
+    return _Outcome(code, words, failed=names["FAILED"], timed_out=_TIMED_OUT in said)
+
+
+def _first_name(word: str, lines: Sequence[str]) -> str:
+    """Of the tests that the summary has under that word; empty = it has none."""
+    return next((line.split()[1] for line in lines if line.startswith(f"{word} ") and "::" in line), "")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

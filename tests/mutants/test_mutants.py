@@ -59,7 +59,7 @@ def test_the_list_is_long_has_no_two_alike_and_covers_every_promise_and_room() -
     assert len(MUTANTS) >= 100
     assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
     assert {mutant.keeps for mutant in MUTANTS} == set(PROMISES)
-    assert set(BY_ROOM) == {"pool", "rpc", "gateway", "store", "agent", "heartbeat", "doors"}
+    assert set(BY_ROOM) == {"pool", "rpc", "gateway", "store", "agent", "heartbeat", "doors", "stress"}
     assert all(len(mutants) >= 10 for mutants in BY_ROOM.values())
 
 
@@ -114,6 +114,48 @@ def test_a_mutant_that_never_ends_is_ended_in_time_with_all_it_has_started_and_p
     assert verdict.fate is fate
     assert verdict.noticed_by == "no end within 3 s"
     assert has_ended(int(pid.read_text()))
+
+
+@pytest.mark.process
+def test_what_fails_beside_its_tests_kills_no_mutant(project: Path) -> None:
+    """An error in a fixture would come of any guard that is missing, or of a full disk."""
+    (project / "test_guarded.py").write_text(
+        TESTS + "\n@pytest.fixture\ndef refusal():\n    with pytest.raises(ValueError):\n        half(0)\n"
+        "\ndef test_after_a_refusal(refusal):\n    pass\n"
+    )
+    (verdict,) = run_all([mutant(new="    number = number or 1\n", test="test_after_a_refusal")], project)
+    assert verdict.fate is Fate.BROKEN
+    assert verdict.noticed_by == "test_guarded.py::test_after_a_refusal"
+
+
+SLOW = """
+import time
+import pytest
+from guarded import half
+
+@pytest.mark.timeout(1)
+def test_zero_is_refused():
+    try:
+        half(0)
+    except ValueError:
+        return
+    try:
+        time.sleep(60)
+    except BaseException as exc:
+        raise RuntimeError("something that runs it has broken") from exc
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("hangs", "fate"), [(False, Fate.ENDLESS), (True, Fate.KILLED)])
+def test_a_test_that_runs_out_of_its_own_time_proves_nothing_unless_the_mutant_is_known_for_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch, *, hangs: bool, fate: Fate
+) -> None:
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_timeout")
+    (project / "test_guarded.py").write_text(SLOW)
+    (verdict,) = run_all([msgspec.structs.replace(mutant(new="    number = number or 1\n"), hangs=hangs)], project)
+    assert verdict.fate is fate
+    assert verdict.noticed_by == "test_guarded.py::test_zero_is_refused"
 
 
 def has_ended(pid: int) -> bool:

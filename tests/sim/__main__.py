@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.sim.verdict import Verdict, judge
 
 HEADINGS = f"{'load':4} {'faults':21} {'seed':>4} {'requests':>9} {'events':>9} {'granted':>9} {'in vain':>8}"
 HEADINGS += f" {'spawned':>8} {'used':>5} {'p50':>8} {'p99':>8} {'virtual':>9} {'took':>6}"
+_MOST_HOURS = 1_000_000
 
 
 class Run(NamedTuple):
@@ -43,7 +45,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="where the choices begin (default 1)")
     parser.add_argument("--load", default="all", help=f"some of {','.join(LOADS)}, or all")
     parser.add_argument("--faults", help=f"some of {','.join(ALL_FAULTS)}, all, or none; without it: none, then all")
-    parser.add_argument("--hours", type=float, default=1.0, help="of virtual time under load (default 1)")
+    parser.add_argument("--hours", type=_as_hours, default=1.0, help="of virtual time under load (default 1)")
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--turn", type=float, default=10.0, help="mean seconds of a turn")
@@ -56,6 +58,17 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     options.faults = faults
     options.at_least = len(options.load) * len(faults)
     return options
+
+
+def _as_hours(text: str) -> float:
+    """Of no time at all nothing could be said, and an endless one would never say it."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours <= _MOST_HOURS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of hours above 0 and at most {_MOST_HOURS:,}")
+    return hours
 
 
 def _named(parser: argparse.ArgumentParser, text: str, known: tuple[str, ...]) -> tuple[str, ...]:

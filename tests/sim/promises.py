@@ -60,10 +60,13 @@ class Promises:
         """I3 and I10: status is what there is, grants are releases and holds in force."""
         sim, state = self.sim, self.sim.machine._state
         counters = state.counters
-        assert len(state.workers) == len(sim.workers) <= sim.settings.max
-        assert len(state.requests) == len(sim.open_requests)
-        assert len(state.holds) == len(sim.holds)
-        assert sum(counters.grants.values()) == counters.releases + counters.lost + len(sim.holds)
+        workers, requests, holds = len(sim.workers), len(sim.open_requests), len(sim.holds)
+        granted, ended = sum(counters.grants.values()), counters.releases + counters.lost
+        assert workers <= sim.settings.max, f"there are {workers} workers, {sim.settings.max} may be"
+        assert len(state.workers) == workers, f"{len(state.workers)} workers are counted, there are {workers}"
+        assert len(state.requests) == requests, f"{len(state.requests)} requests are open by its books, {requests} are"
+        assert len(state.holds) == holds, f"{len(state.holds)} holds are in force by its books, {holds} are"
+        assert granted == ended + holds, f"{granted} grants, but {ended} have ended and {holds} are in force"
 
     def _check_time(self) -> None:
         """I6: nothing is overdue, and nobody waits beyond its deadline."""

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from stress.attached import Limits
+from stress.checker.book import Book
+from stress.choices import rules_of
 from stress.facts import Answered, Disordered, Fact, Injected, LifeBegan, Moved, Processes, Started, Transcribed
 from stress.ledger import Ledger
 from stress.loads import Arrival
@@ -17,6 +19,9 @@ from stress.nonces import Nonces
 from stress.plan import Wish, make_plan
 from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
 from stress.processes import open_files
+from stress.recorder import Recorder
+from stress.running import _Run
+from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
 from stress.witness import read_status
 from tests.stress.story import Story
@@ -40,6 +45,30 @@ class Books:
     def ask(self, number: int, session: str = "ada") -> dict[str, Any]:
         arrival = Arrival(number=number, at=0.0, session=session, role="p0", priority=5, turn=0.25)
         return self.ledger.ask(arrival, 60.0, 1.0)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_session_with_many_requests_its_name_is_kept_once(tmp_path: Path) -> None:
+    plan = make_plan(Wish(sessions=20, requests=200))
+    limits = Limits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
+    recorder = Recorder(plan, rules_of(plan, [], limits))
+    target = OwnTarget(tmp_path, "", [], clock=recorder.clock, tell=recorder.tell)
+    run = _Run(recorder, [], [], target)
+    arrivals = list(run._all_arrivals())
+    assert len(run._sessions) == len(arrivals) == 200
+    assert len({id(name) for name in run._sessions.values()}) == 20
+
+
+def test_so_it_is_in_the_book_of_the_judges() -> None:
+    story, book = Story(), Book()
+    for number in range(5):
+        story.ask(number, str(b"ada", "ascii"))  # a new string each time
+    for fact in story.facts:
+        book.take(fact)
+    assert len(book.sessions) == 5
+    assert len({id(name) for name in book.sessions.values()}) == 1
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

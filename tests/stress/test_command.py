@@ -1,16 +1,19 @@
 """The command itself: what cannot be done is told at once, and ended by a signal it leaves nothing behind."""
 
+import io
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, NoReturn, TextIO
 
+import msgspec
 import pytest
 import trio
 from click.testing import CliRunner
@@ -18,7 +21,8 @@ from click.testing import CliRunner
 from cli.stress import stress as stress_command
 from doors.control_client import NoSupervisor
 from doors.supervisor_process import SupervisorProcess
-from errors import PoolError, UsageError, first_of
+from doors.texts import exit_code
+from errors import PoolError, RequestTimeout, UsageError, first_of
 from stress.command import stress
 from stress.facts import Answered, Fact
 from stress.outcome import Result
@@ -64,7 +68,7 @@ def test_ended_by_a_signal_a_run_leaves_no_process_and_no_file_and_says_so(numbe
 
 
 @pytest.mark.process
-def test_where_a_run_is_killed_its_supervisor_and_workers_end_all_the_same() -> None:
+def test_where_a_run_is_killed_its_supervisor_and_workers_end_all_the_same_and_its_folder_goes() -> None:
     with tempfile.TemporaryDirectory(prefix="p") as folder, ExitStack() as handles:
         with run_under_load(Path(folder)) as (process, _, _):
             told = {int(entry.name) for entry in Path("/proc").glob("[0-9]*") if is_told_of(entry, folder)}
@@ -78,6 +82,7 @@ def test_where_a_run_is_killed_its_supervisor_and_workers_end_all_the_same() -> 
         assert len(handle) > 3  # the run, its keeper, its supervisor, a worker
         alive = [pid for pid, descriptor in handle.items() if not select.select([descriptor], [], [], 15)[0]]
         assert alive == []
+        assert list(Path(folder).glob("pool-stress-*")) == []
 
 
 def is_told_of(process: Path, folder: str) -> bool:
@@ -146,10 +151,106 @@ def test_a_run_in_which_no_request_was_completed_is_no_success(
     assert ("Not one request was completed" in capsys.readouterr().out) == bool(code)
 
 
+# --- where something cannot be written --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def come_to(monkeypatch: pytest.MonkeyPatch) -> Result:
+    """What every run comes to."""
+    result = a_result()
+
+    async def come_to_it(*_: object, **__: object) -> Result:
+        return result
+
+    monkeypatch.setattr("stress.command.drive_own", come_to_it)
+    return result
+
+
+def is_whole(json_file: Path, result: Result) -> bool:
+    return msgspec.json.decode(json_file.read_bytes(), type=Result).fates == result.fates
+
+
+def closed_pipe() -> TextIO:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w", encoding="utf-8")
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "closed pipe"])
+def test_where_stdout_takes_nothing_the_files_are_written_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, come_to: Result, *, is_full: bool
+) -> None:
+    json_file, page = tmp_path / "all.json", tmp_path / "page.html"
+    with Path("/dev/full").open("w") if is_full else closed_pipe() as stdout:  # that it is closed must not fail either
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with pytest.raises(PoolError) as caught:
+            stress(WISH, json_file=json_file, report=page)
+    why = "No space left on device" if is_full else "Broken pipe"
+    assert str(caught.value) == f"cannot write the table to stdout: {why}"
+    assert exit_code(caught.value) == 1
+    assert is_whole(json_file, come_to)
+    assert page.read_text().endswith("</html>\n")
+
+
+def test_where_a_file_takes_nothing_the_rest_is_written_and_that_is_said(
+    tmp_path: Path, come_to: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full, page, json_file = Path("/dev/full"), tmp_path / "page.html", tmp_path / "all.json"
+    with pytest.raises(PoolError, match=r"^cannot write /dev/full: No space left on device$"):
+        stress(WISH, json_file=full, report=page)
+    assert page.read_text().endswith("</html>\n")
+    table = capsys.readouterr().out
+    assert come_to.kept in table
+    assert f"The report: {page}" in table
+    with pytest.raises(PoolError, match=r"^cannot write /dev/full: No space left on device$"):
+        stress(WISH, json_file=json_file, report=full)
+    assert is_whole(json_file, come_to)
+    assert "The report" not in capsys.readouterr().out
+
+
+def test_a_report_that_could_not_be_made_is_not_left_empty(
+    tmp_path: Path, come_to: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Result) -> NoReturn:
+        raise ValueError("no such colour")
+
+    monkeypatch.setattr("stress.command.render_report", fail)
+    with pytest.raises(PoolError, match=r"cannot write .*page.html: ValueError: no such colour"):
+        stress(WISH, json_file=tmp_path / "all.json", report=tmp_path / "page.html")
+    assert [file.name for file in tmp_path.iterdir()] == ["all.json"]
+    assert come_to.kept in capsys.readouterr().out
+
+
+def test_where_our_marks_cannot_be_encoded_others_stand_for_them(
+    monkeypatch: pytest.MonkeyPatch, come_to: Result
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    assert stress(WISH) == 0
+    table = written.getvalue().decode("latin-1")
+    assert "+ I12" in table
+    assert "?" not in table
+    assert come_to.kept in table
+
+
+# --- a supervisor that runs already -----------------------------------------------------------------------------------
+
+
 async def test_where_nobody_listens_there_is_nothing_to_attach_to(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await drive_attached(WISH, tmp_path / "nobody")
     assert caught.group_contains(NoSupervisor, match="no supervisor listens", depth=None)
+
+
+async def test_a_supervisor_that_is_stopped_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stress.attached._ANSWER_SECONDS", 0.2)
+    with socket.socket(socket.AF_UNIX) as stopped, trio.fail_after(10):
+        stopped.bind(str(tmp_path / "s"))
+        stopped.listen()  # the kernel connects, and nobody accepts or answers
+        with pytest.raises(RequestTimeout, match=r"did not answer status in time; is it stopped or overloaded\?"):
+            await drive_attached(WISH, tmp_path / "s")
 
 
 async def test_workers_are_not_to_be_wished_for_from_a_supervisor_that_runs_already(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ import trio.testing
 from doors.supervisor_process import SupervisorProcess
 from errors import PoolError, UsageError
 from stress.facts import Fact, LifeBegan, LifeEnded, Outlived, WorkerProcess
+from stress.faults.helpers import helper_process
 from stress.outcome import Result
 from stress.plan import Wish, make_plan
 from stress.pool_settings import settings_text
@@ -198,6 +200,34 @@ def test_a_process_that_has_another_ones_pid_is_never_signalled() -> None:
         assert signal_process(WorkerProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
         assert child.wait(10) == -signal.SIGKILL
         assert not signal_process(WorkerProcess(child.pid, stat.started, "w1"), signal.SIGKILL)
+
+
+def test_that_a_worker_runs_or_rests_is_no_news() -> None:
+    marked = {**os.environ, "POOL_WORKER_ID": "abc:w7"}
+    with subprocess.Popen(["sleep", "60"], env=marked, start_new_session=True) as worker:
+        household = Household(os.getpid())
+        while not (rests := household.look()).workers:  # between fork and exec it has no mark yet
+            pass
+        worker.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, worker.pid, os.WSTOPPED)
+        assert household.look() == rests
+        worker.kill()
+
+
+async def test_a_helper_is_killed_before_the_end_of_its_stdin_tells_it_that_we_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill = trio.Process.kill
+
+    def kill_late(process: trio.Process) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            process._proc.wait(0.5)  # on a slow machine
+        kill(process)
+
+    monkeypatch.setattr(trio.Process, "kill", kill_late)
+    async with helper_process(["sh", "-c", f"echo; cat; touch {tmp_path}/told"]) as helper:
+        await helper.line()
+    assert not (tmp_path / "told").exists()
 
 
 def test_workers_are_known_by_their_mark_and_zombies_by_their_state() -> None:

@@ -84,6 +84,15 @@ def test_a_supervisor_that_becomes_too_large_is_noticed_once() -> None:
     assert len(story.violations(rss_limit=400)) == 1
 
 
+def test_a_supervisor_that_is_too_large_only_when_all_is_done_is_noticed_too() -> None:
+    story = Story()
+    story.processes(1, rss=100)
+    story.empty(rss=400)
+    assert story.violations(rss_limit=400) == []
+    story.empty(rss=500)
+    assert broken_by(story, rss_limit=400) == ["I7"]
+
+
 def test_growth_after_the_warm_up_is_no_steady_state() -> None:
     flat, growing = Story(), Story()
     for second in range(150):
@@ -171,6 +180,17 @@ def test_a_killed_worker_that_is_never_replaced_is_missed() -> None:
     story.processes(2)
     assert story.violations() == []
     story.pass_time(10.0)
+    story.processes(2)
+    assert broken_by(story) == ["I9"]
+
+
+def test_a_killed_worker_that_is_seen_once_more_is_missed_all_the_same() -> None:
+    story = Story()
+    story.processes(1, 2)
+    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
+    story.processes(1, 2)
+    story.processes(2)
+    story.pass_time(15.0)
     story.processes(2)
     assert broken_by(story) == ["I9"]
 

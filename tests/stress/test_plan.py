@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ from stress.choices import all_arrivals, all_strokes, rules_of
 from stress.faults import faults_of
 from stress.faults.port import Preparation
 from stress.loads import Arrival, mixed_with_wicked, zipf_weights
-from stress.plan import FAULTS, LOADS, Plan, Wish, make_plan, read_scale
+from stress.plan import _BOUNDS, FAULTS, LOADS, LoadName, Plan, Wish, make_plan, read_scale
 
 LIMITS = Limits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
 
@@ -126,6 +127,16 @@ def test_the_command_of_a_plan_makes_the_same_plan(wish: Wish) -> None:
         ({"rate": math.nan}, "--rate"),
         ({"rate": math.inf}, "--rate"),
         ({"seconds": 0.0}, "--seconds"),
+        ({"rate": 1e308, "seconds": 5.0}, r"--rate 1e\+308 is not between 0.001 and 1,000,000"),
+        ({"rate": 1e-320}, "--rate"),
+        ({"seconds": 1e308}, "--seconds"),
+        ({"scale": math.inf}, "--scale"),
+        ({"scale": 1e-320}, "--scale"),
+        ({"requests": 10**400}, r"--requests 1000+\.\.\. is not between 1 and 1,000,000,000$"),
+        ({"workers": 10**400}, "--workers"),
+        ({"sessions": 10**400}, "--sessions"),
+        ({"seed": 10**400}, "--seed"),
+        ({"seed": -(10**400)}, "--seed"),
     ],
 )
 def test_a_wish_that_cannot_be_is_refused_with_the_option_at_fault(wish: dict[str, Any], said: str) -> None:
@@ -138,7 +149,22 @@ def test_a_scale_is_a_share(text: str, scale: float) -> None:
     assert read_scale(text) == scale
 
 
-@pytest.mark.parametrize("text", ["0", "2", "-1/2", "1/0", "half", ""])
+@pytest.mark.parametrize("load", sorted(LOADS))
+@pytest.mark.parametrize("pick", [min, max], ids=["least", "most"])
+def test_of_the_least_and_the_most_that_may_be_wished_for_there_is_a_plan_that_can_be_written(
+    load: LoadName, pick: Callable[[tuple[Any, Any]], Any]
+) -> None:
+    numbers = {name: pick(bounds) for name, bounds in _BOUNDS.items()}
+    for seconds in (None, numbers.pop("seconds")):
+        plan = plan_of(load=load, seconds=seconds, **numbers)
+        assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+        assert make_plan(wish_of(plan.command)) == plan
+
+
+ABSURD = ["1e400", "1e-400", "1e999999999", "inf", "nan", "9" * 400, f"1/{'9' * 400}", f"{'9' * 400}/1"]
+
+
+@pytest.mark.parametrize("text", ["0", "2", "-1/2", "1/0", "half", "", *ABSURD])
 def test_what_is_no_share_is_no_scale(text: str) -> None:
     with pytest.raises(ValueError, match="is n"):
         read_scale(text)

@@ -71,6 +71,11 @@ def test_a_run_that_kept_every_promise_is_green_from_the_title_on() -> None:
     assert "What broke" not in page.text
 
 
+def test_a_promise_that_was_never_looked_at_is_not_said_to_be_kept() -> None:
+    unseen = (Verdict(invariant="I11", title="strangers", checked=0, broken=0), *verdicts()[:10])
+    assert "✓ GREEN Every promise that was looked at was kept" in page_of(verdicts=unseen).text
+
+
 def test_a_run_that_broke_one_is_red_and_tells_which_how_and_with_which_command() -> None:
     result = a_result(
         verdicts=verdicts(I1=3), violations=(a_violation(t=5.5),), harms={"lost": 3}, log="left/log.jsonl"
