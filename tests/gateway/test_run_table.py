@@ -1,6 +1,5 @@
 """The table of runs: one key is one run, a live one is never lost, an ended one is remembered for its time."""
 
-import gc
 from typing import Any
 
 import msgspec
@@ -185,25 +184,6 @@ def test_a_lower_limit_after_a_reload_makes_room_without_losing_live_runs() -> N
     assert set(runs) == {*live, answer.run}
     with pytest.raises(PoolSaturated):
         take(runs, "h")
-
-
-def test_early_ends_leave_no_pile_of_timers() -> None:
-    runs = table(runs=10)
-    for number in range(5_000):
-        ended(runs, str(number), now=number / 1000)
-    assert len(runs._alarms._heap) < 200
-
-
-def test_ended_runs_are_nothing_that_the_garbage_collector_has_to_look_at() -> None:
-    runs = table()
-    for number in range(100):
-        ended(runs, str(number))
-    gc.collect()
-    before = len(gc.get_objects())
-    for number in range(100, 1_100):
-        ended(runs, str(number))
-    gc.collect()
-    assert len(gc.get_objects()) - before < 100
 
 
 def test_one_name_in_several_sessions_is_forgotten_in_each() -> None:
