@@ -25,7 +25,7 @@ async def details_of(command: str, phase: str, **given: Any) -> dict[str, Any]:
         ("kill -9 $$", {}, "error", {"status": "failed", "exit_signal": "SIGKILL"}),
         ("read x", {"timeout": 0.01}, "error", {"status": "failed", "timed_out": True}),
         ("read x", {"background": "true"}, "end", {"status": "running"}),
-        ("echo so far", {}, "update", {"status": "running"}),
+        ("echo so far; read x", {"timeout": 1}, "update", {"status": "running"}),
     ],
 )
 async def test_how_a_command_stands_is_told(command: str, given: Any, phase: str, facts: dict[str, Any]) -> None:

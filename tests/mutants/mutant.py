@@ -28,8 +28,8 @@ class Mutant(msgspec.Struct, frozen=True):
     """``old`` occurs once in ``file`` (from the root); with ``new`` in its place ``tests`` must fail.
 
     ``without``: what happens where the guard is missing, in a few words. ``tests`` are names of test functions as
-    pytest takes them (``tests/pool/test_machine.py::test_...``), without parameters. ``hangs``: without
-    the guard they come to no end but by a time limit, and that is how it is missed.
+    pytest takes them (``tests/pool/test_machine.py::test_...``), without parameters. ``hangs``: without the guard
+    they come to no end but by a time limit, and that is how it is missed.
     """
 
     keeps: str

@@ -206,12 +206,14 @@ def test_that_a_worker_runs_or_rests_is_no_news() -> None:
     marked = {**os.environ, "POOL_WORKER_ID": "abc:w7"}
     with subprocess.Popen(["sleep", "60"], env=marked, start_new_session=True) as worker:
         household = Household(os.getpid())
-        while not (rests := household.look()).workers:  # between fork and exec it has no mark yet
-            pass
-        worker.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, worker.pid, os.WSTOPPED)
-        assert household.look() == rests
-        worker.kill()
+        try:
+            while not (rests := household.look()).workers:  # between fork and exec it has no mark yet
+                pass
+            worker.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, worker.pid, os.WSTOPPED)
+            assert household.look() == rests
+        finally:
+            worker.kill()
 
 
 async def test_a_helper_is_killed_before_the_end_of_its_stdin_tells_it_that_we_are_gone(
