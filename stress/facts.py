@@ -45,7 +45,9 @@ class WorkerProcess(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
+    """Holds nothing that could hold it; a hundred thousand are kept, and the garbage collector need not look at them."""
+
     t: float
 
 

@@ -117,8 +117,8 @@ class ComesBack(Judge):
         self._is_first = False
         self._seen = alive
         self._alive = len(alive)
-        passed = max(0.0, fact.t - self._refilled)
-        self._tokens = min(float(self.rules.spawn_burst), self._tokens + passed * self.rules.spawn_rate) - len(new)
+        refilled = max(0.0, fact.t - self._refilled) * self.rules.spawn_rate
+        self._tokens = min(float(self.rules.spawn_burst), self._tokens + refilled - len(new))  # spread over the time
         self._refilled = fact.t
         if new:
             self.checked += 1

@@ -1,5 +1,6 @@
 """What lies between the wire and the judges: words, the ledger of requests, figures by the second, transcripts."""
 
+import gc
 import os
 import subprocess
 import tomllib
@@ -69,6 +70,10 @@ def test_so_it_is_in_the_book_of_the_judges() -> None:
         book.take(fact)
     assert len(book.sessions) == 5
     assert len({id(name) for name in book.sessions.values()}) == 1
+
+
+def test_facts_are_none_of_the_garbage_collectors_business() -> None:
+    assert not gc.is_tracked(Started(t=1.0, number=1, worker="w1"))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -211,6 +211,16 @@ def test_workers_that_were_there_before_anybody_looked_are_no_new_ones() -> None
     assert broken_by(story, max_workers=40) == ["I9"]
 
 
+@pytest.mark.parametrize(("workers", "expected"), [(24, []), (27, ["I9"])])
+def test_starts_that_nobody_saw_one_by_one_may_be_spread_over_the_time(workers: int, expected: list[str]) -> None:
+    """Eight at once, and four a second for the four seconds in which nobody looked."""
+    story = Story()
+    story.processes()
+    story.pass_time(4.0)
+    story.processes(*range(1, workers + 1))
+    assert broken_by(story, max_workers=40) == expected
+
+
 def test_starts_as_the_bucket_allows_are_fine() -> None:
     story = Story()
     for first in range(0, 24, 2):
