@@ -46,7 +46,7 @@ class WorkerProcess(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True, gc=False):
-    """Holds nothing that could hold it; a hundred thousand are kept, and the garbage collector need not look at them."""
+    """Holds nothing that could hold it; a hundred thousand are kept, which the garbage collector need not look at."""
 
     t: float
 
