@@ -1,7 +1,6 @@
 """Stories that workers go through until they die: told to ``tests.agent.dying_agent``, which kills them at a step."""
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -14,7 +13,6 @@ import msgspec
 
 from tests.agent.dying_agent import Order
 from tests.agent.inprocess import Line
-from tests.agent.processes.helpers import processes_with
 from tests.house import ROOT
 
 __all__ = ["NEW", "Life", "Request", "Stable", "Story", "prompt", "stable"]
@@ -61,9 +59,8 @@ class Life(NamedTuple):
 class Stable:
     """Where such workers come from. Everything here blocks: nothing else runs meanwhile."""
 
-    def __init__(self, orders: socket.socket, pid: int) -> None:
+    def __init__(self, orders: socket.socket) -> None:
         self._orders = orders
-        self._pid = pid
 
     def live(self, story: Story, *arguments: str, die_at: int = _NEVER, how: str = "after") -> Life:
         """Let a worker go through a story, or as far as it comes; its commands have ended too."""
@@ -82,14 +79,7 @@ class Stable:
                 said.append(line)  # noqa: PERF402 - whoever tells looks at what was said so far
         life = Life(said, int(self._orders.recv(100)))
         assert life.code in {0, -signal.SIGKILL}
-        self._wait_for_orphans()
         return life
-
-    def _wait_for_orphans(self) -> None:
-        """Nobody stops the commands of a worker that was killed; these here end by themselves."""
-        for pid in set(processes_with(f"HOME={os.environ['HOME']}")) - {self._pid}:
-            with suppress(ProcessLookupError), os.fdopen(os.pidfd_open(pid)) as ended:
-                assert select.select([ended], [], [], 10)[0]
 
 
 @contextmanager
@@ -104,7 +94,7 @@ def stable() -> Iterator[Stable]:
         )
         theirs.close()
         try:
-            yield Stable(ours, process.pid)
+            yield Stable(ours)
         finally:
             ours.close()
             process.wait(10)

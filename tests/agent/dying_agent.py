@@ -2,8 +2,8 @@
 
 A step is one entry that is written, one wait for the disk, or one cut of a torn end. A socket, whose descriptor is the
 argument, brings orders ``{"arguments": [...], "die_at": n, "how": "torn" | "after"}``, each with a worker's stdin and
-stdout; the answer is its exit code as ``subprocess`` gives it. ``torn``: of an entry half is written, and a wait or a
-cut does not happen.
+stdout; the answer is its exit code as ``subprocess`` gives it, once its commands have ended too. ``torn``: of an entry
+half is written, and a wait or a cut does not happen.
 """
 
 import itertools
@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,6 +22,7 @@ import agent.turn  # noqa: F401 - a worker imports it when it first needs it
 from agent.cli import main
 from agent.tools.catalogue import TOOL_NAMES, open_tools
 from agent.tools.todo_list import TodoList
+from rpc.orphans import become_subreaper
 from wire.transcript import TranscriptWriter
 
 
@@ -31,6 +33,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def serve(orders: socket.socket) -> None:
+    assert become_subreaper()  # nobody stops the commands of a worker that was killed; they become children of this one
     open_tools(frozenset(TOOL_NAMES), TodoList(lambda *_: {}).tool)  # so that all of them are imported
     while True:
         line, descriptors, _, _ = socket.recv_fds(orders, 65536, 2)
@@ -41,7 +44,16 @@ def serve(orders: socket.socket) -> None:
             live(msgspec.json.decode(line, type=Order), *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        orders.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        wait_for_orphans()
+        orders.send(str(code).encode())
+
+
+def wait_for_orphans() -> None:
+    """These here end by themselves."""
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def live(order: Order, stdin: int, stdout: int) -> NoReturn:
