@@ -57,6 +57,7 @@ class Driver:
             if arrival.alone:
                 await self._until_quiet(self._plan.timeout + _PATIENCE)
             await trio.sleep(max(0.0, arrival.at - self._clock()))
+            await self._until_room()
             self._ask(arrival, askers(arrival.session) or self.asking)
         await self.settle()
 
@@ -138,6 +139,10 @@ class Driver:
     def _look(self) -> None:
         self._news.set()
         self._news = trio.Event()
+
+    async def _until_room(self) -> None:
+        while self._plan.most_open and len(self._ledger.open) >= self._plan.most_open:
+            await self._news.wait()
 
     async def _until_quiet(self, seconds: float = math.inf) -> None:
         with trio.move_on_after(seconds):

@@ -18,7 +18,7 @@ LOADS: dict[LoadName, str] = {
     "L2": "overload: 1.5 times what the workers can do",
     "L3": "a burst: 0 to 3,200 waiters at once, and again when all are served",
     "L4": "500 front ends that hang up and connect again",
-    "L5": "soak: L1 for as long as asked, 1,000,000 requests",
+    "L5": "soak: L1 for as long as asked, 1,000,000 requests, no faster than they are answered",
     "L6": "500 front ends of which 50 read 1 KB a second",
 }
 FAULTS = {
@@ -51,6 +51,8 @@ _BURSTS = 2
 _WITH_FRONT_ENDS = ("L4", "L6")
 _REQUESTS_PER_FRONT_END = 10
 _SOAK_REQUESTS = 1_000_000
+_OPEN_PER_WORKER = 8
+_LATER = 3
 _LEAST_SCALE = 1e-6
 _MOST_REQUESTS = 1_000_000_000
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -108,8 +110,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     ramp: float
     calm: float
+    most_open: int = 0
+    """So many requests may have no outcome yet, 0 = any number. What takes hours asks no faster than it is answered."""
     attached_to: str = ""
     """The socket of the supervisor that is driven; empty = one of our own."""
+
+    @property
+    def longest(self) -> float:
+        """Until when there may be new requests, in seconds: those that wait for others may come later than planned."""
+        return _LATER * self.seconds if self.most_open else self.seconds
 
     @property
     def command(self) -> str:
@@ -155,6 +164,7 @@ def make_plan(wish: Wish) -> Plan:
         rate=rate,
         turn=turn,
         timeout=_TIMEOUTS.get(wish.load, _TIMEOUT),
+        most_open=_OPEN_PER_WORKER * workers if wish.load == "L5" else 0,
         ramp=ramp,
         calm=ramp + min(_LONGEST_CALM, _SHARE_AT_BEGIN * seconds) if wish.faults else 0.0,
     )

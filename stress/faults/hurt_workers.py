@@ -35,7 +35,7 @@ class HurtWorkers:
         rate = max(_LEAST_RATE, plan.workers / _USUAL_WORKERS) / _EVERY
         strokes = []
         at = plan.calm + rng.expovariate(rate)
-        while at < plan.seconds:
+        while at < plan.longest:
             kind = "kill" if rng.random() < _SHARE_OF_KILLS else "suspend"
             seconds = math.exp(rng.uniform(math.log(_SHORTEST), math.log(_LONGEST)))
             strokes.append(Stroke(at=at, kind=kind, pick=rng.random(), amount=seconds if kind == "suspend" else 0.0))

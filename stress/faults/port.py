@@ -97,7 +97,7 @@ class Fault(Protocol):
         """What it needs beforehand. Raises UsageError where this machine cannot do it."""
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
-        """All that it is going to do, in order of time; between ``plan.calm`` and ``plan.seconds``."""
+        """All that it is going to do, in order of time; between ``plan.calm`` and ``plan.longest``."""
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """Do it; may last as long as the fault does. Cancelled at the end of the run, when it undoes what it can."""

@@ -14,7 +14,7 @@ def spread(plan: Plan, rng: Random, kinds: Mapping[str, tuple[float, float]], *,
 
     ``kinds``: between which two values the amount of each lies.
     """
-    room = max(0.0, plan.seconds - plan.calm)
+    room = max(0.0, plan.longest - plan.calm)
     count = max(len(kinds), round(room / every))
     times = sorted(plan.calm + room * rng.random() for _ in range(count))
     names = [name for _ in range(count // len(kinds) + 1) for name in rng.sample(list(kinds), len(kinds))]
