@@ -75,9 +75,10 @@ class Talk:
     """One session: its open requests, its worker, its last request that was answered, how many turns began since.
 
     ``was_hit``: its worker was, or all were, or their supervisor ended, at any time since it was first heard of.
+    ``last_worker``: the one that has its transcript, or had it last.
     """
 
-    __slots__ = ("answered", "begun_since", "open", "was_hit", "worker")
+    __slots__ = ("answered", "begun_since", "last_worker", "open", "was_hit", "worker")
 
     def __init__(self) -> None:
         self.open: set[int] = set()
@@ -85,6 +86,7 @@ class Talk:
         self.answered: int | None = None
         self.begun_since = 0
         self.was_hit = False
+        self.last_worker = ""
 
 
 class Book:
@@ -236,7 +238,7 @@ class Book:
         match fact.what:
             case "session_bound":
                 talk = self.talk(fact.session)
-                talk.worker = fact.worker
+                talk.worker = talk.last_worker = fact.worker
                 talk.was_hit |= any(fault.hurts for fault in self.faults_on(fact.worker))
                 self._on[fact.worker] = fact.session
                 for number in talk.open:

@@ -120,8 +120,12 @@ class InOrder(Judge):
                 yield Blame(what, (suspicion.passed, suspicion.favoured))
 
     def _was_spoken_for(self, suspicion: _Suspicion, book: Book) -> bool:
-        at = self._spoken_for.get(book.entries[suspicion.passed].asked.session, -math.inf)
-        return at > suspicion.due - self.rules.order_slack - _STATUS_SECONDS
+        session = book.entries[suspicion.passed].asked.session
+        at = self._spoken_for.get(session, -math.inf)
+        if at > suspicion.due - self.rules.order_slack - _STATUS_SECONDS:
+            return True
+        # Of many sessions status is seldom asked; a worker that was suspended keeps what it holds until it is ended.
+        return any(fault.hurts for fault in book.faults_on(book.talk(session).last_worker))
 
 
 class InTime(Judge):

@@ -241,7 +241,14 @@ def test_a_higher_priority_goes_first_until_waiting_has_made_up_for_it() -> None
 
 
 @pytest.mark.parametrize(
-    "excuse", ["another profile", "its session has a worker", "its session is busy", "its transcript is held"]
+    "excuse",
+    [
+        "another profile",
+        "its session has a worker",
+        "its session is busy",
+        "its transcript is held",
+        "its worker is suspended",
+    ],
 )
 def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> None:
     story = Story()
@@ -251,6 +258,9 @@ def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> Non
     if excuse == "its session is busy":
         story.ask(0, "ada")
         story.begin(0)
+    if excuse == "its worker is suspended":
+        story.converse(0, "ada")
+        story.tell(Injected, fault="F1", action="suspend", worker="w1", pid=1, seconds=20.0)
     story.ask(1, "ada")
     story.pass_time(2.0)
     story.ask(2, profile="main/p1" if excuse == "another profile" else "main/p0")
