@@ -17,7 +17,7 @@ import psutil
 import trio
 
 from errors import ResumeFailed, WorkerStartFailed
-from pool.worker import ProcessFacts
+from pool.worker import ProcessFacts, told
 from profiles import CapabilityProfile, allows_tool, worker_argv
 from rpc.cgroup import Cgroup, OrphanGuarantee, orphan_guarantee
 from rpc.children import ChildRegistry
@@ -82,7 +82,7 @@ class LocalWorker:
             size = _size(transcript)
             if size is None:
                 if transcript in self._known_transcripts:
-                    raise ResumeFailed(f"the transcript {transcript} has vanished")
+                    raise ResumeFailed(told(self.client, f"the transcript {transcript} has vanished"))
                 return False  # it never came to a first answer
             self._known_transcripts.add(transcript)
             if size <= _SMALL_TRANSCRIPT:
@@ -90,9 +90,9 @@ class LocalWorker:
             else:
                 await trio.to_thread.run_sync(repair_transcript, transcript)
         except TranscriptError as exc:
-            raise ResumeFailed(exc.message) from exc
+            raise ResumeFailed(told(self.client, exc.message)) from exc
         except (OSError, ValueError) as exc:
-            raise ResumeFailed(f"the transcript {transcript!r} cannot be read: {exc}") from exc
+            raise ResumeFailed(told(self.client, f"the transcript {transcript!r} cannot be read: {exc}")) from exc
         return True
 
 

@@ -19,7 +19,7 @@ from rpc.client import RpcClient
 from rpc.endings import MAX_REASON
 from wire.messages import SessionResult, StateResult
 
-__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile"]
+__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile", "told"]
 
 
 _MAX_SEALED, _MAX_ID = 1_000, 256
@@ -108,7 +108,7 @@ async def _begin_conversation(client: RpcClient) -> SessionResult:
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_id != fresh.session_id or state.message_count:
         held = f"session {state.session_id} with {state.message_count} messages"
-        raise ProtocolViolation(_told(client, f"the worker still holds {held} after new_session"))
+        raise ProtocolViolation(told(client, f"the worker still holds {held} after new_session"))
     return SessionResult(state.session_id, state.session_file)
 
 
@@ -117,12 +117,12 @@ async def _resume_conversation(client: RpcClient, transcript: str) -> SessionRes
     state = await client.request_as(StateResult, "get_state", {})
     if state.session_file != transcript:
         held = state.session_file or "no transcript"
-        raise ResumeFailed(_told(client, f"asked to resume {transcript}, the worker holds {held}"))
+        raise ResumeFailed(told(client, f"asked to resume {transcript}, the worker holds {held}"))
     sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
     return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET)
 
 
-def _told(client: RpcClient, words: str) -> str:
+def told(client: RpcClient, words: str) -> str:
     """What an error may repeat of a worker's words."""
     return client.veil.beginning(words, MAX_REASON)
 

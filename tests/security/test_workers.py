@@ -1,6 +1,7 @@
 """A worker that lies: about whose conversation it has, about calls, and about why it failed."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -16,6 +17,7 @@ from gateway.events.translate import Single
 from gateway.events.vocabulary import READERS
 from gateway.permissions import Permissions
 from pool.actions import Reset
+from pool.launcher import LocalWorker
 from pool.worker import PoolWorker, put_conversation
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
@@ -23,6 +25,7 @@ from rpc.dialect import Dialect, Step
 from rpc.dialects import make_dialect
 from rpc.endings import MAX_REASON
 from rpc.native import NativeDialect
+from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.stderrlog import LineLog
 from tests.doors.envelopes import event
@@ -224,6 +227,19 @@ async def test_s22_the_conversation_that_a_worker_has_instead_is_told_without_it
         with pytest.raises((ProtocolViolation, ResumeFailed), match=r"holds (session id-|/t/)\*\*\*") as caught:
             await put_conversation(cast("PoolWorker", Holding(client)), Reset("w1", "s", wanted), lambda *_: False)
     assert KEY not in repr((caught.value.message, caught.value.details))
+
+
+@pytest.mark.parametrize("make", [lambda _: None, Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path)])
+async def test_s22_a_transcript_that_cannot_be_resumed_is_named_without_secrets(
+    autojump_clock: MockClock, tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    transcript = tmp_path / KEY  # its name is a worker's word
+    make(transcript)
+    async with talking(MemoryTransport()) as client:
+        worker = LocalWorker("w1", cast("WorkerProcess", None), client, {str(transcript)})
+        with pytest.raises(ResumeFailed, match=r"/\*\*\*") as caught:
+            await worker.prepare_resume(str(transcript))
+    assert KEY not in caught.value.message
 
 
 async def test_s22_what_is_no_message_is_shown_without_secrets(autojump_clock: MockClock) -> None:
