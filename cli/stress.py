@@ -1,6 +1,8 @@
 """The command that drives a pool hard."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +12,6 @@ from cli.options import as_seconds
 
 __all__ = ["stress"]
 
-_EPILOG = """\b
-Loads:  L1 10,000 sessions over 64 workers, 8 profiles, 3 priorities
-        L2 1.5 times what the workers can do
-        L3 0 to 3,200 waiters at once
-        L4 500 front ends that hang up and connect again
-        L5 soak: 1,000,000 requests
-        L6 500 front ends of which 50 read 1 KB a second
-Faults: F1 workers killed and suspended
-        F2 workers that write what is no message
-        F3 workers that do not want to end
-        F4 no more files, processes or disk space
-        F5 the supervisor killed, or told to end twice
-        F6 front ends killed between grant and answer
-        F7 the wall clock moved, pids reused
-"""
 _USUAL_REPORT = Path("artefacts/stress.html")
 
 
@@ -41,7 +28,19 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
     return tuple(dict.fromkeys(name.strip().upper() for name in value.split(",") if name.strip()))
 
 
-@click.command(short_help="Drive a pool hard and check what it promises.", epilog=_EPILOG)
+class _Command(click.Command):
+    """Its help names all loads, faults and promises."""
+
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from stress.outcome import INVARIANTS
+        from stress.plan import FAULTS, LOADS
+
+        for title, named in (("Loads", LOADS), ("Faults", FAULTS), ("Promises", INVARIANTS)):
+            with formatter.section(title):
+                formatter.write_dl([*named.items()])
+
+
+@click.command(cls=_Command, short_help="Drive a pool hard and check what it promises.")
 @click.option(
     "--load",
     default="L1",
@@ -87,9 +86,24 @@ def stress(ctx: click.Context, /, attach: str | None, json_file: Path | None, re
     from stress.command import stress as run
     from stress.plan import Wish
 
-    if report == _USUAL_REPORT:
-        report.parent.mkdir(exist_ok=True)
-    ctx.exit(run(Wish(**wish), attach=_socket(attach), json_file=json_file, report=report))
+    with _usual_folder() if report == _USUAL_REPORT else nullcontext():
+        code = run(Wish(**wish), attach=_socket(attach), json_file=json_file, report=report)
+    ctx.exit(code)
+
+
+@contextmanager
+def _usual_folder() -> Iterator[None]:
+    """Make the folder of the usual report, where there is none; a run that is refused or ended does not leave it."""
+    folder, is_ours = _USUAL_REPORT.parent, False
+    with suppress(OSError):  # that no report can be written there is told when it is tried
+        folder.mkdir()
+        is_ours = True
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # a report is in it
+            if is_ours:
+                folder.rmdir()
 
 
 def _socket(attach: str | None) -> Path | None:

@@ -30,9 +30,9 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
     """Drive a supervisor of our own, or the one on the socket ``attach``; 1 where a promise was broken.
 
     ``json_file`` gets the ``Result``, ``report`` a page that shows it; where the run fails there is neither. Ended by a
-    signal it leaves no process and no file, and the exit code is 128 + its number. 1 also where not one request was
-    completed: then next to nothing was looked at. Raises PoolError, also where something of all that could not be
-    written; the rest is then.
+    signal it says how far it came, leaves no process and no file, and the exit code is 128 + its number. 1 also where
+    not one request was completed: then next to nothing was looked at. Raises PoolError, also where something of all
+    that could not be written; the rest is then.
     """
     console = Console(file=sys.stderr, highlight=False)
     progress = Progress(console)
@@ -49,7 +49,8 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
         with progress.shown():
             result = trio.run(_until_signalled, run)
         if isinstance(result, signal.Signals):
-            console.print(f"ended by {result.name}: nothing is left, and nothing is said of any promise")
+            progress.tell_where_it_stands()
+            console.print(f"ended by {result.name}: nothing is left; what is judged at the end of a run was not")
             return 128 + result
         unmake.pop_all()
     _tell_everywhere(result, json_file, report)

@@ -13,25 +13,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from doors.top.sparks import spark
 from stress.outcome import Second, Violation
 from stress.recorder import Recorder
 
-__all__ = ["Progress", "sparkline"]
+__all__ = ["Progress"]
 
 _REDRAWS_A_SECOND = 2
 _LINE_SECONDS = 10.0
-_SPARKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 60
 _MIB = 1024 * 1024
-
-
-def sparkline(values: Sequence[float], width: int = _WIDTH) -> str:
-    """The latest values as a row of bars, the highest one full."""
-    shown = list(values)[-width:]
-    highest = max(shown, default=0.0)
-    if not highest:
-        return _SPARKS[0] * len(shown)
-    return "".join(_SPARKS[round(value / highest * (len(_SPARKS) - 1))] for value in shown)
 
 
 class Progress:
@@ -59,6 +50,11 @@ class Progress:
         self._recorder = recorder
         recorder.listeners.append(lambda _fact: self._notice())
 
+    def tell_where_it_stands(self) -> None:
+        """Print a line about the run so far, for one that is ended early; nothing in its first second."""
+        if self._recorder is not None and self._recorder.meter.series:
+            self._console.print(_line(self._recorder), soft_wrap=True)
+
     def _notice(self) -> None:
         recorder, now = self._recorder, time.monotonic()
         if recorder is not None:
@@ -70,7 +66,7 @@ class Progress:
         if self._live is None:
             self._console.print(_line(recorder), soft_wrap=True)
         else:
-            self._live.update(_picture(recorder), refresh=True)
+            self._live.update(_picture(recorder, ascii_only=self._console.options.ascii_only), refresh=True)
 
     def _tell_broken(self, violations: Sequence[Violation]) -> None:
         for violation in violations[self._told :]:
@@ -89,11 +85,11 @@ def _line(recorder: Recorder) -> Text:
     )
 
 
-def _picture(recorder: Recorder) -> Group:
+def _picture(recorder: Recorder, *, ascii_only: bool) -> Group:
     plan, series = recorder.plan, recorder.meter.series
     table = Table.grid(padding=(0, 2))
     for name, values, figure in _rows(series[-_WIDTH:], len(recorder.meter.faults)):
-        table.add_row(Text(name, "dim"), Text(sparkline(values), "cyan"), Text(figure))
+        table.add_row(Text(name, "dim"), Text(spark(values, _WIDTH, ascii_only=ascii_only), "cyan"), Text(figure))
     broken = recorder.checker.broken
     verdict = Text("every promise kept so far", "green")
     if broken:

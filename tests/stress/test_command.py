@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import select
 import signal
 import socket
@@ -25,8 +26,8 @@ from doors.texts import exit_code
 from errors import PoolError, RequestTimeout, UsageError, first_of
 from stress.command import stress
 from stress.facts import Answered, Fact
-from stress.outcome import Result
-from stress.plan import Wish
+from stress.outcome import INVARIANTS, Result
+from stress.plan import FAULTS, LOADS, Wish
 from stress.processes import children_of
 from stress.recorder import Recorder
 from stress.running import drive_attached
@@ -61,7 +62,9 @@ def test_ended_by_a_signal_a_run_leaves_no_process_and_no_file_and_says_so(numbe
         code, said = run_and_end_with(number, Path(folder))
         assert code == 128 + number
         assert said.splitlines()[0].split()[1] == "s"
-        assert f"ended by {number.name}" in said
+        *_, how_far, ended = said.splitlines()
+        assert re.fullmatch(r" *\d+ s  [\d,]+ answered, .* \d+ faults, \d+ promises broken", how_far)
+        assert ended.startswith(f"ended by {number.name}: nothing is left")
         assert "Traceback" not in said
         assert list(Path(folder).iterdir()) == []
         assert [entry.name for entry in Path("/proc").glob("[0-9]*") if is_told_of(entry, folder)] == []
@@ -107,12 +110,32 @@ def test_more_workers_than_fit_into_this_machine_are_told_of_before_the_run() ->
     assert caught.group_contains(UsageError, match="--workers 1000000 are too many .* it holds [0-9]+", depth=None)
 
 
+def test_help_names_all_loads_faults_and_promises() -> None:
+    said = CliRunner().invoke(stress_command, ["--help"]).output
+    assert re.findall(r"^  ([LFI]\d+) ", said, re.MULTILINE) == [*LOADS, *FAULTS, *INVARIANTS]
+
+
 def test_the_name_of_a_load_may_be_written_small_and_is_said_in_large_letters() -> None:
     said = CliRunner().invoke(stress_command, ["--load", "l9", "--seconds", "1"])
     assert isinstance(said.exception, ExceptionGroup)
     group, _ = said.exception.split(UsageError)
     assert group is not None
     assert "no load 'L9'; --load takes one of L1, L2," in str(first_of(group))
+
+
+def test_a_run_that_is_refused_leaves_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(stress_command, ["--load", "L9"]).exception is not None
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "artefacts").touch()
+    refused = CliRunner().invoke(stress_command, ["--seconds", "1"]).exception
+    assert isinstance(refused, UsageError)
+    assert str(refused) == "cannot write artefacts/stress.html: Not a directory"
+    (tmp_path / "artefacts").unlink()
+    (tmp_path / "artefacts").mkdir()
+    (tmp_path / "artefacts" / "of an earlier run").touch()
+    assert CliRunner().invoke(stress_command, ["--load", "L9"]).exception is not None
+    assert [file.name for file in tmp_path.glob("*/*")] == ["of an earlier run"]
 
 
 @pytest.mark.parametrize("error", [PoolError("it does not start"), UsageError("that cannot be"), RuntimeError("oh")])

@@ -5,18 +5,29 @@ import io
 import pytest
 from rich.console import Console
 
-from stress.facts import LifeBegan, LifeEnded
+from stress.facts import Injected, LifeBegan, LifeEnded
 from stress.plan import make_plan
-from stress.progress import Progress, sparkline
+from stress.progress import Progress
 from stress.recorder import Recorder
 from tests.stress.story import RULES
 from tests.stress.test_command import WISH
 
 
-def test_bars_show_the_latest_values_and_the_highest_one_full() -> None:
-    assert sparkline([9.0, 0.0, 4.0, 8.0], width=3) == "▁▅█"
-    assert sparkline([0.0, 0.0]) == "▁▁"
-    assert sparkline([]) == ""
+@pytest.mark.parametrize(("encoding", "bars"), [("utf-8", "█▁"), ("ascii", "#_")])
+def test_figures_are_shown_as_bars_that_the_terminal_has_letters_for(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, bars: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    written = io.BytesIO()
+    terminal = io.TextIOWrapper(written, encoding=encoding)
+    progress = Progress(Console(file=terminal, force_terminal=True, width=100))
+    recorder = Recorder(make_plan(WISH), RULES)
+    progress.follow(recorder)
+    with progress.shown():
+        for at in (0.5, 2.5):
+            recorder.tell(Injected(t=at, fault="F1", action="kill"))
+        terminal.flush()
+        assert bars in written.getvalue().decode(encoding)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
