@@ -8,6 +8,8 @@ of a request. ``worker`` is the supervisor's name for a worker within one life; 
 import msgspec
 
 __all__ = [
+    "DAMAGED",
+    "EVERYBODY",
     "Accepted",
     "Answered",
     "Asked",
@@ -35,6 +37,12 @@ __all__ = [
     "WorkerFigures",
     "WorkerProcess",
 ]
+
+
+EVERYBODY = "*"
+"""The worker of a fault that is done to all of them."""
+DAMAGED = "resume_failed"
+"""The code of requests of a session whose transcript cannot be read, whenever it was damaged."""
 
 
 class WorkerProcess(msgspec.Struct, frozen=True, gc=False):
@@ -134,7 +142,7 @@ class Transcribed(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Disordered(_Seen, frozen=True, kw_only=True, tag=True):
-    """The stream of events broke its promise: a sentence that says how."""
+    """A promise was broken before the eyes of whoever tells it: a sentence that says how."""
 
     what: str
 
@@ -261,7 +269,7 @@ class Emptied(_Seen, frozen=True, kw_only=True, tag=True):
 
 
 class Injected(_Seen, frozen=True, kw_only=True, tag=True):
-    """A fault. ``worker``: whom it hit, empty = nobody in particular, ``*`` = all; ``pid`` 0 = none.
+    """A fault. ``worker``: whom it hit, empty = nobody in particular, ``EVERYBODY`` = all; ``pid`` 0 = none.
 
     ``seconds``: how long it lasts, 0 = at once. ``hurts``: False where no request may feel it.
     """

@@ -1,11 +1,14 @@
 """What is known of the requests, sessions and workers so far; every judge reads it before it takes in the next fact."""
 
 import itertools
+import math
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from stress.facts import (
+    DAMAGED,
+    EVERYBODY,
     Accepted,
     Answered,
     Asked,
@@ -20,7 +23,7 @@ from stress.facts import (
     Started,
 )
 
-__all__ = ["CLOCK", "DAMAGED", "EVERYBODY", "KEPT", "Book", "Entry", "Talk"]
+__all__ = ["CLOCK", "KEPT", "Book", "Entry", "Talk"]
 
 KEPT = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
@@ -28,10 +31,6 @@ _DELAY_WINDOW = 3.0
 _FAULTS_KEPT = 1000
 _CLOCK_SLACK = 1.0
 """A clock is right again so many seconds after it was to be, at most."""
-DAMAGED = "resume_failed"
-"""The code of requests of a session whose transcript cannot be read, whenever it was damaged."""
-EVERYBODY = "*"
-"""The worker of a fault that is done to all of them."""
 CLOCK = "clock"
 """What the actions of a fault begin with that sets the supervisor's wall clock."""
 
@@ -74,19 +73,22 @@ class Entry:
 class Talk:
     """One session: its open requests, its worker, its last request that was answered, how many turns began since.
 
-    ``was_hit``: its worker was, or all were, or their supervisor ended, at any time since it was first heard of.
-    ``last_worker``: the one that has its transcript, or had it last.
+    ``last_worker``: the one that has its transcript, or had it last; ``bound``: since when it had it. Until
+    ``hit_until`` something was done to a worker of the session; at ``whole`` its transcript was certainly whole, since
+    it was read, or began, later, and a turn was completed.
     """
 
-    __slots__ = ("answered", "begun_since", "last_worker", "open", "was_hit", "worker")
+    __slots__ = ("answered", "begun_since", "bound", "hit_until", "last_worker", "open", "whole", "worker")
 
-    def __init__(self) -> None:
+    def __init__(self, t: float) -> None:
         self.open: set[int] = set()
         self.worker = ""
         self.answered: int | None = None
         self.begun_since = 0
-        self.was_hit = False
         self.last_worker = ""
+        self.bound = t
+        self.hit_until = -math.inf
+        self.whole = t
 
 
 class Book:
@@ -106,11 +108,13 @@ class Book:
         """By worker: the session that it had last."""
         self._faults_on: dict[str, list[Injected]] = {}
         self._longest_fault = 0.0
+        self._all_hit_until = -math.inf
+        """Until when something was done to all workers."""
+        self._now = 0.0
+        self._life_ended = -math.inf
         self.life = 0
         self.life_began = 0.0
         self.is_alive = False
-        self._on.clear()
-        self._hit(self.talks)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._delays: list[Delayed] = []
 
@@ -122,7 +126,7 @@ class Book:
         """The session; a new one where it was never heard of."""
         talk = self.talks.get(session)
         if talk is None:
-            talk = self.talks[session] = Talk()
+            talk = self.talks[session] = Talk(self._now)
         return talk
 
     def faults_since(self, t: float) -> Iterable[Injected]:
@@ -131,7 +135,7 @@ class Book:
         return (fault for fault in recent if fault.t + fault.seconds >= t)
 
     def faults_on(self, worker: str) -> Sequence[Injected]:
-        """The latest ones that were done to that worker, in order; ``*``: to all of them."""
+        """The latest ones that were done to that worker of this life, in order, or to all: ``EVERYBODY``."""
         return self._faults_on.get(worker, ())
 
     def is_disturbed_since(self, t: float) -> bool:
@@ -141,7 +145,8 @@ class Book:
 
     def may_be_damaged(self, session: str) -> bool:
         """Whether a fault may have damaged the session's transcript, however long ago: it fails when it is read."""
-        return self.talk(session).was_hit
+        talk = self.talk(session)
+        return max(talk.hit_until, self._all_hit_until) + self.delay() >= talk.whole
 
     def clock_was_set_since(self, t: float) -> bool:
         """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
@@ -149,6 +154,7 @@ class Book:
 
     def take(self, fact: Fact) -> None:
         """Take the next fact in."""
+        self._now = fact.t
         match fact:
             case Asked() | Accepted() | Started() | Answered() | Refused() | Forgotten():
                 self._take_request(fact)
@@ -156,8 +162,9 @@ class Book:
                 self._move(fact)
             case LifeBegan():
                 self.life, self.life_began, self.is_alive = fact.life, fact.t, True
+                self._sort_faults()
             case LifeEnded():
-                self._end_life()
+                self._end_life(fact.t)
             case Injected():
                 self._note_fault(fact)
             case Delayed():
@@ -167,20 +174,24 @@ class Book:
                 pass
 
     def _note_fault(self, fact: Injected) -> None:
-        if fact.hurts:
-            self._hit(list(self.talks) if fact.worker == EVERYBODY else [self._on.get(fact.worker, "")])
+        until = fact.t + fact.seconds
+        if fact.hurts and fact.worker == EVERYBODY:
+            self._all_hit_until = max(self._all_hit_until, until)
+        elif fact.hurts and (session := self._on.get(fact.worker)) is not None:
+            self.talk(session).hit_until = max(self.talk(session).hit_until, until)
         if len(self.faults) > 2 * _FAULTS_KEPT:
             self.faults = self.faults[-_FAULTS_KEPT:]
-            self._faults_on = {}
-            for fault in self.faults:
-                self._faults_on.setdefault(fault.worker, []).append(fault)
+            self._sort_faults()
         self.faults.append(fact)
         self._faults_on.setdefault(fact.worker, []).append(fact)
         self._longest_fault = max(self._longest_fault, fact.seconds)
 
-    def _hit(self, sessions: Iterable[str]) -> None:
-        for session in sessions:
-            self.talk(session).was_hit = True
+    def _sort_faults(self) -> None:
+        """By worker. Workers of each life have the names of those of the life before, and none of their faults."""
+        self._faults_on = {}
+        for fault in self.faults:
+            if fault.worker == EVERYBODY or fault.t >= self._life_ended:
+                self._faults_on.setdefault(fault.worker, []).append(fault)
 
     def _take_request(self, fact: Asked | Accepted | Started | Answered | Refused | Forgotten) -> None:
         match fact:
@@ -227,7 +238,9 @@ class Book:
         talk.open.discard(number)
         if reason == "completed":
             talk.answered, talk.begun_since = number, 0
-        elif code == "resume_failed":  # its transcript was set aside, and it begins anew
+            if entry.worker == talk.last_worker and entry.started is not None:
+                talk.whole = max(talk.whole, talk.bound)
+        elif code == DAMAGED:  # its transcript was set aside, and it begins anew
             talk.answered = None
         self._ended[number] = None
         if len(self._ended) > KEPT:
@@ -239,7 +252,9 @@ class Book:
             case "session_bound":
                 talk = self.talk(fact.session)
                 talk.worker = talk.last_worker = fact.worker
-                talk.was_hit |= any(fault.hurts for fault in self.faults_on(fact.worker))
+                talk.bound = fact.t
+                if any(fault.hurts for fault in self.faults_on(fact.worker)):
+                    talk.hit_until = max(talk.hit_until, fact.t)  # whatever was done to it may end it yet
                 self._on[fact.worker] = fact.session
                 for number in talk.open:
                     self.entries[number].waits = False
@@ -253,8 +268,12 @@ class Book:
             case _:
                 pass
 
-    def _end_life(self) -> None:
+    def _end_life(self, t: float) -> None:
+        """As a fault that is done to all workers, who are gone."""
         self.is_alive = False
+        self._life_ended = t
+        self._all_hit_until = max(self._all_hit_until, t)
+        self._on.clear()
         self.running.clear()
         self.born.clear()
         for talk in self.talks.values():

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from stress.checker.book import DAMAGED, EVERYBODY, Book, Entry
+from stress.checker.book import Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
-from stress.facts import Answered, Fact, Injected, Silence, Told
+from stress.facts import DAMAGED, EVERYBODY, Answered, Fact, Injected, Silence, Told
 
 __all__ = ["Neighbours", "quantile"]
 
-_WORKERS_FAULT = frozenset({"worker_exited", "worker_stalled", "resume_failed"})
+_WORKERS_FAULT = frozenset({"worker_exited", "worker_stalled", DAMAGED})
 _LEAST_SAMPLES = 100
 _NOTICEABLE = 0.25
 """Seconds; below, twice as long is nothing that anybody could tell on a machine with other work."""
@@ -66,8 +66,7 @@ class Neighbours(Judge):
             return True
         if not entry.worker:
             return any(fault.hurts and fault.worker != EVERYBODY for fault in book.faults_since(entry.asked.t))
-        on_its_own = book.faults_on(entry.worker)
-        return any(fault.hurts and fault.t + fault.seconds >= book.life_began for fault in on_its_own)
+        return any(fault.hurts for fault in book.faults_on(entry.worker))
 
     def _note_delay(self, fact: Answered, entry: Entry, book: Book) -> None:
         if not self.rules.compares:
@@ -79,8 +78,11 @@ class Neighbours(Judge):
             self._others.append(took)
 
     def _compare(self) -> Iterator[Blame]:
-        if not self.rules.compares or min(len(self._calm), len(self._others)) < _LEAST_SAMPLES:
-            self.note = "too few workers or requests to compare waiting times"
+        if not self.rules.compares or len(self._calm) < _LEAST_SAMPLES:
+            self.note = "too few workers, or requests before the first fault, to compare waiting times"
+            return
+        if len(self._others) < _LEAST_SAMPLES:
+            self.note = "nearly all requests waited for others of their session, or for a worker that was hit"
             return
         if quantile(self._calm, 0.5) > _NOTICEABLE:
             self.note = "requests waited before any fault too: the machine is too busy to compare waiting times"

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from stress.checker.book import DAMAGED, Book, Entry
+from stress.checker.book import Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
 from stress.facts import (
+    DAMAGED,
     Accepted,
     Answered,
     Disordered,

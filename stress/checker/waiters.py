@@ -17,6 +17,8 @@ _GRANT_SECONDS = 0.25
 """From the grant of a worker to the turn's beginning."""
 _STATUS_SECONDS = 2.0
 """Status is asked every second, and takes a while."""
+_HELD_SECONDS = 90.0
+"""A worker that says nothing is found out, and ended, by then: twice the time between two questions, and its grace."""
 _QUEUED = "queued"
 """The state of a waiter whom any worker that fits could serve."""
 
@@ -88,10 +90,13 @@ class InOrder(Judge):
         for other in others:
             if other.life != entry.life or other.accepted is None or entry.life != book.life:
                 continue
+            earlier = other.accepted_at < entry.accepted_at
+            if book.clock_was_set_since(min(entry.accepted, other.accepted)):
+                earlier = False  # the supervisor's times say nothing
             if other.started is not None:
                 what = f"request {fact.number} began while {other.asked.number} of its session was running"
                 yield Blame(what, (fact.number, other.asked.number))
-            elif other.asked.priority == entry.asked.priority and other.accepted_at < entry.accepted_at:
+            elif other.asked.priority == entry.asked.priority and earlier:
                 what = f"request {fact.number} began before {other.asked.number} of its session, which came before it"
                 yield Blame(what, (fact.number, other.asked.number))
 
@@ -125,7 +130,9 @@ class InOrder(Judge):
         if at > suspicion.due - self.rules.order_slack - _STATUS_SECONDS:
             return True
         # Of many sessions status is seldom asked; a worker that was suspended keeps what it holds until it is ended.
-        return any(fault.hurts for fault in book.faults_on(book.talk(session).last_worker))
+        since = (book.entries[suspicion.passed].accepted or 0.0) - _HELD_SECONDS - book.delay()
+        held_up = book.faults_on(book.talk(session).last_worker)
+        return any(fault.hurts and fault.t + fault.seconds >= since for fault in held_up)
 
 
 class InTime(Judge):

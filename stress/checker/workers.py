@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stress.checker.book import Book, Entry
 from stress.checker.judge import Blame, Judge, Rules
-from stress.facts import Answered, Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
+from stress.facts import EVERYBODY, Answered, Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
 
 __all__ = ["AtMost", "ComesBack", "LeftAlone", "TrueStatus"]
 
@@ -77,8 +78,19 @@ def _is_cut_short(moved: Moved, entry: Entry, book: Book) -> bool:
         return False
     slack = _CLOCK_SECONDS + book.delay()
     time_is_up = entry.accepted is None or moved.at > entry.accepted_at + entry.asked.timeout - slack
-    is_hit = any(fault.hurts and fault.worker in (entry.worker, "*") for fault in book.faults_since(entry.started))
+    is_hit = any(
+        fault.hurts and fault.worker in (entry.worker, EVERYBODY) for fault in book.faults_since(entry.started)
+    )
     return not time_is_up and not is_hit and moved.at - entry.started_at < entry.asked.turn - slack
+
+
+class _Owed(NamedTuple):
+    """A kill at ``t``, when there were ``alive`` workers. ``victims``: pid and start time, as it was seen before."""
+
+    t: float
+    alive: int
+    pid: int
+    victims: frozenset[tuple[int, int]]
 
 
 class ComesBack(Judge):
@@ -90,7 +102,7 @@ class ComesBack(Judge):
         super().__init__(rules)
         self._alive = 0
         self._is_first = True
-        self._owed: deque[tuple[float, int, int]] = deque()
+        self._owed: deque[_Owed] = deque()
         self._seen: set[tuple[int, int]] = set()
         self._tokens = float(rules.spawn_burst)
         self._refilled = 0.0
@@ -99,7 +111,8 @@ class ComesBack(Judge):
         """Judge the number of workers after each kill, and how fast new ones come."""
         match fact:
             case Injected(action="kill") if fact.pid:
-                self._owed.append((fact.t, self._alive, fact.pid))
+                victims = frozenset(seen for seen in self._seen if seen[0] == fact.pid)
+                self._owed.append(_Owed(fact.t, self._alive, fact.pid, victims))
             case LifeBegan():
                 self._tokens, self._refilled = float(self.rules.spawn_burst), fact.t
                 self._owed.clear()
@@ -129,8 +142,8 @@ class ComesBack(Judge):
     def _settle(self, fact: Processes, book: Book) -> Iterator[Blame]:
         limit = self.rules.recovery + self.rules.backoff_max + book.delay()
         while self._owed:
-            t, count, pid = self._owed[0]
-            is_missing = self._alive < count or any(worker.pid == pid for worker in fact.workers)
+            t, count, pid, victims = self._owed[0]
+            is_missing = self._alive < count or bool(victims & self._seen)
             if is_missing and fact.t - t <= limit:
                 return
             self._owed.popleft()

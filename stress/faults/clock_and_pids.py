@@ -12,7 +12,7 @@ from random import Random
 
 import trio
 
-from stress.facts import Stranger, WorkerProcess
+from stress.facts import DAMAGED, EVERYBODY, Stranger, WorkerProcess
 from stress.faults.helpers import Helper, gone_through_with, helper_process
 from stress.faults.port import Preparation, Stroke, Target
 from stress.faults.times import spread
@@ -34,7 +34,7 @@ class ClockAndPids:
     """``pid``: of a worker that is killed; ``pids_of_a_life``: of the workers of a supervisor that is killed."""
 
     name = "F7"
-    explains = frozenset({"interrupted", "worker_exited", "resume_failed", "request_timeout"})
+    explains = frozenset({"interrupted", "worker_exited", DAMAGED, "request_timeout"})
 
     def __init__(self) -> None:
         self._one_clock = trio.Lock()
@@ -60,7 +60,7 @@ class ClockAndPids:
 
     async def _move_clock(self, stroke: Stroke, target: Target) -> None:
         async with self._one_clock:
-            target.tell(self.name, stroke.kind, worker="*", seconds=stroke.amount, hurts=False)
+            target.tell(self.name, stroke.kind, worker=EVERYBODY, seconds=stroke.amount, hurts=False)
             tampering = Tampering.of(target.data_dir)
             tampering.clock_offset = _HOUR if stroke.kind == "clock_ahead" else -_HOUR
             try:
@@ -84,7 +84,7 @@ class ClockAndPids:
         """The next supervisor reads whom the last one has left behind, and finds strangers."""
         async with target.ending, AsyncExitStack() as stack, gone_through_with(target):
             victims = target.workers()[:_MOST_STRANGERS]
-            target.tell(self.name, "kill_supervisor", worker="*", pid=target.supervisor or 0)
+            target.tell(self.name, "kill_supervisor", worker=EVERYBODY, pid=target.supervisor or 0)
             await target.kill(signal.SIGKILL)
             strangers = [await stack.enter_async_context(helper_process(_stranger(victim))) for victim in victims]
             present = [

@@ -6,6 +6,7 @@ from random import Random
 
 import trio
 
+from stress.facts import DAMAGED, EVERYBODY
 from stress.faults.helpers import gone_through_with
 from stress.faults.port import Preparation, Stroke, Target
 from stress.faults.times import spread
@@ -24,7 +25,7 @@ class EndedSupervisors:
     """The next supervisor is started as soon as the last one has ended."""
 
     name = "F5"
-    explains = frozenset({"interrupted", "pool_closed", "worker_exited", "resume_failed", "request_timeout"})
+    explains = frozenset({"interrupted", "pool_closed", "worker_exited", DAMAGED, "request_timeout"})
 
     def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
         """Nothing, but that the supervisor must be ours."""
@@ -49,11 +50,11 @@ class EndedSupervisors:
         if stroke.kind == "kill_supervisor":
             await self._kill(target)
         else:
-            target.tell(self.name, stroke.kind, worker="*", pid=target.supervisor or 0)
+            target.tell(self.name, stroke.kind, worker=EVERYBODY, pid=target.supervisor or 0)
             await _end_twice(stroke.amount, target)
 
     async def _kill(self, target: Target) -> None:
-        target.tell(self.name, "kill_supervisor", worker="*", pid=target.supervisor or 0)
+        target.tell(self.name, "kill_supervisor", worker=EVERYBODY, pid=target.supervisor or 0)
         await target.kill(signal.SIGKILL)
 
 

@@ -7,6 +7,7 @@ from random import Random
 
 import trio
 
+from stress.facts import DAMAGED
 from stress.faults.port import Preparation, Stroke, Target
 from stress.plan import Plan
 
@@ -24,7 +25,7 @@ class HurtWorkers:
     """Any live worker, whatever it does at that moment: starting, being reset, in a turn, idle, stopping."""
 
     name = "F1"
-    explains = frozenset({"worker_exited", "worker_stalled", "request_timeout", "acquire_timeout", "resume_failed"})
+    explains = frozenset({"worker_exited", "worker_stalled", "request_timeout", "acquire_timeout", DAMAGED})
 
     def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
         """Nothing: this can be done to any pool."""

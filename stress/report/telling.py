@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from stress.facts import (
+    EVERYBODY,
     Accepted,
     Answered,
     Asked,
@@ -128,7 +129,7 @@ def _of_pool(fact: Moved | Processes | Figures | LifeBegan | LifeEnded | Left | 
 
 
 def _of_fault(fault: Injected) -> str:
-    whom = {"": "", "*": " to all workers"}.get(fault.worker, f" to {fault.worker}")
+    whom = {"": "", EVERYBODY: " to all workers"}.get(fault.worker, f" to {fault.worker}")
     pid = f", pid {fault.pid}" if fault.pid else ""
     lasting = f", for {duration(fault.seconds)}" if fault.seconds else ""
     return f"fault {fault.fault}: {fault.action}{whom}{pid}{lasting}"

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS"]
 
+_BOOK = "tests/stress/test_book.py"
 _JUDGES = "tests/stress/test_judges.py"
 _OUTCOMES = "tests/stress/test_judges_of_outcomes.py"
 _OF_THE_POOL = "tests/stress/test_judges_of_the_pool.py"
@@ -32,6 +33,22 @@ MUTANTS = (
         old="            return book.may_be_damaged(entry.asked.session)",
         new="            return True",
         tests=(f"{_OUTCOMES}::test_a_transcript_that_no_fault_was_near_has_no_reason_to_be_damaged",),
+    ),
+    Mutant(
+        keeps="I1",
+        without="a transcript is under suspicion for ever, whatever was read of it since",
+        file="stress/checker/book.py",
+        old="                talk.whole = max(talk.whole, talk.bound)",
+        new="                pass",
+        tests=(f"{_BOOK}::test_a_transcript_that_was_read_since_is_under_suspicion_no_more",),
+    ),
+    Mutant(
+        keeps="I1",
+        without="a worker inherits the faults of its namesake in the life before",
+        file="stress/checker/book.py",
+        old=" or fault.t >= self._life_ended:",
+        new=" or True:",
+        tests=(f"{_BOOK}::test_a_worker_has_none_of_the_faults_of_its_namesake_in_the_life_before",),
     ),
     Mutant(
         keeps="I2",
@@ -82,6 +99,14 @@ MUTANTS = (
         tests=(f"{_JUDGES}::test_turns_of_a_session_are_one_after_the_other_in_the_order_of_their_requests",),
     ),
     Mutant(
+        keeps="I5",
+        without="a worker that was ever suspended excuses for ever who is passed over",
+        file="stress/checker/waiters.py",
+        old="fault.hurts and fault.t + fault.seconds >= since for fault",
+        new="fault.hurts for fault",
+        tests=(f"{_JUDGES}::test_a_worker_that_was_suspended_long_ago_is_no_excuse",),
+    ),
+    Mutant(
         keeps="I6",
         without="nobody looks at deadlines",
         file="stress/checker/waiters.py",
@@ -109,7 +134,7 @@ MUTANTS = (
         keeps="I9",
         without="a look that still has the killed worker settles what is owed for it",
         file="stress/checker/workers.py",
-        old=" or any(worker.pid == pid for worker in fact.workers)",
+        old=" or bool(victims & self._seen)",
         new="",
         tests=(f"{_OF_THE_POOL}::test_a_killed_worker_that_is_seen_once_more_is_missed_all_the_same",),
     ),

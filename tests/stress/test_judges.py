@@ -271,6 +271,20 @@ def test_nobody_is_overtaken_by_who_waits_for_something_else(excuse: str) -> Non
     assert story.violations() == []
 
 
+def test_a_worker_that_was_suspended_long_ago_is_no_excuse() -> None:
+    story = Story()
+    story.converse(0, "ada")
+    story.tell(Injected, fault="F1", action="suspend", worker="w1", pid=1, seconds=20.0)
+    story.pass_time(20.0 + 91.0)
+    story.ask(1, "ada")
+    story.pass_time(2.0)
+    story.ask(2)
+    story.begin(2, "w2")
+    story.pass_time(2.0)
+    story.pass_time(0.0)
+    assert broken_by(story) == ["I5"]
+
+
 def test_turns_of_a_session_are_one_after_the_other_in_the_order_of_their_requests() -> None:
     orderly, hasty, overtaking = Story(), Story(), Story()
     for story in (orderly, hasty, overtaking):

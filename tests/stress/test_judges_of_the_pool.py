@@ -12,6 +12,7 @@ from stress.facts import (
     Moved,
     Stranger,
     Told,
+    WorkerProcess,
 )
 from tests.stress.story import RULES, Story, broken_by
 
@@ -193,6 +194,17 @@ def test_a_killed_worker_that_is_seen_once_more_is_missed_all_the_same() -> None
     story.pass_time(15.0)
     story.processes(2)
     assert broken_by(story) == ["I9"]
+
+
+def test_a_new_worker_with_the_pid_of_the_killed_one_is_another() -> None:
+    story = Story()
+    story.processes(1, 2)
+    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=1)
+    both = (WorkerProcess(1, 70, "w3"), WorkerProcess(2, 2, "w2"))
+    for _ in range(2):
+        story.processes(workers=both)
+        story.pass_time(15.0)
+    assert story.violations() == []
 
 
 def test_more_starts_than_the_bucket_has_are_too_many() -> None:

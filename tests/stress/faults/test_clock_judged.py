@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from stress.checker.book import CLOCK
-from stress.facts import Answered, Injected
+from stress.facts import Accepted, Answered, Injected
 from tests.stress.faults.driven import strokes_of
 from tests.stress.story import Story, broken_by
 
@@ -53,6 +53,20 @@ def test_a_turn_that_seems_to_go_on_for_an_hour_was_not_cut_off() -> None:
     set_clock(story, 30.0)
     told_late(story, 1)
     assert broken_by(story, overload=TIMED_OUT) == []
+
+
+@pytest.mark.parametrize(("is_set", "broken"), [(True, []), (False, ["I5"])])
+def test_who_came_first_is_nothing_that_a_clock_tells_that_was_set(*, is_set: bool, broken: list[str]) -> None:
+    story = Story()
+    story.ask(1, "ada")
+    if is_set:
+        set_clock(story, 30.0)
+    story.ask(2, "ada")
+    accepted = story.facts[-1]
+    assert isinstance(accepted, Accepted)
+    story.facts[-1] = msgspec.structs.replace(accepted, at=accepted.at - HOUR)
+    story.begin(1)
+    assert broken_by(story) == broken
 
 
 def test_the_fault_names_what_the_judges_look_for() -> None:
