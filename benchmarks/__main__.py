@@ -60,13 +60,13 @@ def _chosen(names: list[str]) -> list[str]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="modules without their bench_ prefix")
+    known = [name.removeprefix("bench_") for name in _all()]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all, or some of {', '.join(known)}")
     parser.add_argument("--json", type=Path, default=Path("artefacts/bench.json"), help="where to keep the figures")
     parser.add_argument("--chart", type=Path, help="where to draw them, as SVG")
     parser.add_argument("--strict", action="store_true", help="fail when a bar is missed or a row has no figure")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    known = [name.removeprefix("bench_") for name in _all()]
     unknown = [name for name in arguments.names if name not in known]
     if unknown:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")

@@ -51,13 +51,16 @@ class Driver:
     async def run(self, arrivals: Iterable[Arrival], askers: Callable[[str], Connection | None]) -> None:
         """Make the requests in their time, and wait for their outcomes.
 
-        ``askers``: who asks for a session, if not one connection for all.
+        No more where the plan's time is up, or nobody answers. ``askers``: who asks for a session, if not one
+        connection for all.
         """
         for arrival in arrivals:
             if arrival.alone:
                 await self._until_quiet(self._plan.timeout + _PATIENCE)
             await trio.sleep(max(0.0, arrival.at - self._clock()))
-            await self._until_room()
+            has_room = await self._until_room()
+            if not has_room or (self._plan.is_timed and self._clock() > self._plan.seconds):
+                break
             self._ask(arrival, askers(arrival.session) or self.asking)
         await self.settle()
 
@@ -140,9 +143,13 @@ class Driver:
         self._news.set()
         self._news = trio.Event()
 
-    async def _until_room(self) -> None:
-        while self._plan.most_open and len(self._ledger.open) >= self._plan.most_open:
-            await self._news.wait()
+    async def _until_room(self) -> bool:
+        """Wait for it where there is none. False: each of so many requests should long have had its outcome."""
+        with trio.move_on_after(self._plan.timeout + _PATIENCE):
+            while self._plan.most_open and len(self._ledger.open) >= self._plan.most_open:
+                await self._news.wait()
+            return True
+        return False
 
     async def _until_quiet(self, seconds: float = math.inf) -> None:
         with trio.move_on_after(seconds):

@@ -45,8 +45,8 @@ async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings
     """Start a supervisor, drive it, end it. ``show`` is given the recorder before anything begins.
 
     ``settings``: the text of another settings file than the plan's own. The folder is left where a promise was broken,
-    and nothing of one that is cancelled. Raises PoolError when the supervisor does not start or does not end;
-    UsageError for more workers than this machine's memory holds.
+    and nothing of one that is cancelled. Raises PoolError when the supervisor does not start; UsageError
+    for more workers than this machine's memory holds.
     """
     plan = make_plan(wish)
     if plan.workers > (fit := psutil.virtual_memory().total // WORKER_BYTES):

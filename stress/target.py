@@ -13,8 +13,8 @@ from pathlib import Path
 import trio
 
 from errors import PoolError
-from rpc.statefile import read_state
-from stress.facts import Fact, Injected, Left, LifeBegan, LifeEnded, WorkerProcess
+from rpc.statefile import StateFileCorrupt, read_state
+from stress.facts import Disordered, Fact, Injected, Left, LifeBegan, LifeEnded, WorkerProcess
 from stress.faults.helpers import helper_process
 from stress.faults.port import Preparation
 from stress.keeper import COMMAND as KEEPER
@@ -131,12 +131,13 @@ class OwnTarget:
         return life.process.returncode or 0
 
     async def stop(self, number: int, seconds: float = _STOP_SECONDS) -> None:
-        """End it in good order, and wait until what is left has been counted. Raises TimeoutError."""
+        """End it in good order, and kill it where it does not end in time, which is told of."""
         with trio.move_on_after(seconds) as scope:
             async with self.ending:
                 await self.kill(number)
         if scope.cancelled_caught:
-            raise TimeoutError(f"the supervisor still runs {seconds:g} s after it was told to end")
+            self._tell(Disordered(t=self._clock(), what=f"the supervisor runs {seconds:g} s after it was told to end"))
+            await self.kill(signal.SIGKILL)
 
     async def ready(self) -> Path:
         """The socket, as soon as somebody listens on it."""
@@ -227,15 +228,23 @@ class OwnTarget:
 
     def _come_alive(self, life: _Life) -> None:
         if life.household is None:
-            state = read_state(self.data_dir / "workers.json")
-            life.household = Household(find_supervisor(life.process.pid), "" if state is None else state.instance)
+            life.household = Household(find_supervisor(life.process.pid), self._instance())
         life.ready.set()
+
+    def _instance(self) -> str:
+        """The mark of its processes, which no front end is told; empty = known as soon as a worker is seen."""
+        try:
+            state = read_state(self.data_dir / "workers.json")
+        except StateFileCorrupt as exc:
+            self._tell(Disordered(t=self._clock(), what=str(exc)))
+            return ""
+        return "" if state is None else state.instance
 
     async def _watch_end(self, life: _Life) -> None:
         await life.process.wait()
+        life.ended.set()
         if life.household is None:
             return
-        life.ended.set()
         code = life.process.returncode or 0
         self._tell(LifeEnded(t=self._clock(), life=life.number, code=code, signals=tuple(life.signals)))
         self._nursery.start_soon(self._count_what_is_left, life.number, life.household)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from errors import PoolError
 from stress.facts import Disordered
 from stress.faults.port import Target
 
@@ -61,13 +62,15 @@ async def helper_process(command: Iterable[str]) -> AsyncIterator[Helper]:
 async def gone_through_with(target: Target, seconds: float = _LONGEST) -> AsyncGenerator[None, None]:
     """For the end of a supervisor and the beginning of the next: once begun, or nobody would be left to ask.
 
-    One that does not come to its end in that time is told of, and killed.
+    What is not done in that time is told of, and the supervisor killed. Raises PoolError where there is no next one.
     """
     with trio.CancelScope(shield=True, deadline=trio.current_time() + seconds) as scope:
         yield
     if scope.cancelled_caught:
-        what = f"the supervisor was told to end, and the next one to begin, and {seconds:g} s later that was not done"
+        what = f"a supervisor was ended, and {seconds:g} s later that and what had to follow was not done"
         target.see(Disordered(t=target.now(), what=what))
-        with trio.CancelScope(shield=True):
+        with trio.move_on_after(seconds, shield=True) as last:
             await target.kill(signal.SIGKILL)
             await target.restart()
+        if last.cancelled_caught:
+            raise PoolError("the supervisor was killed, and the next one did not begin")

@@ -48,13 +48,15 @@ class LostFrontEnds:
         return spread(plan, rng, {"kill_front_end": (0.0, _TURN_MS / 1000)}, every=_EVERY)
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
-        """Nothing is tried where the supervisor ends before the grant, or is too busy for one."""
+        """Says so, and does nothing, where the supervisor ends before the grant, or is too busy for one."""
         run = f"{self._name}-{next(self._numbers)}"
         async with helper_process([*COMMAND, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
-            granted = ""
+            said = f"nothing in {_GRANT_SECONDS:g} s"
             with trio.move_on_after(_GRANT_SECONDS):
-                granted = await front_end.line()
-            if granted != GRANTED:
+                said = await front_end.line() or "nothing, and ended"
+            if said != GRANTED:
+                why = f"its front end said {said}"
+                target.tell(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
                 return
             self._open.add(run)
             await trio.sleep(stroke.amount)

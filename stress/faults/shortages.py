@@ -14,6 +14,7 @@ from random import Random
 
 import trio
 
+from stress.facts import DAMAGED, EVERYBODY, Disordered
 from stress.faults.port import Preparation, Stroke, Target
 from stress.faults.times import spread
 from stress.plan import Plan
@@ -27,13 +28,16 @@ _SECONDS = (0.5, 4.0)
 _NO_DISK = "no_disk"
 _KINDS = ("no_files", "no_processes", _NO_DISK)
 _STORE_RETRY = 1.0
+_STORED_SECONDS = 30.0
+_HEARD_SECONDS = 0.5
+"""What was refused at the last moment is in the supervisor's log, and read there, so soon."""
 
 
 class Shortages:
     """What is short is short for ``amount`` seconds; the killed worker cannot be replaced before."""
 
     name = "F4"
-    explains = frozenset({"worker_error", "worker_exited", "worker_start_failed", "resume_failed"})
+    explains = frozenset({"worker_error", "worker_exited", "worker_start_failed", DAMAGED})
 
     def __init__(self) -> None:
         self._one_at_a_time = trio.Lock()
@@ -56,12 +60,12 @@ class Shortages:
                 why = "the supervisor has ended, or its files are not ours to look at"
                 target.tell(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
                 return
-            target.tell(self.name, stroke.kind, worker="*", pid=supervisor, seconds=stroke.amount)
+            target.tell(self.name, stroke.kind, worker=EVERYBODY, pid=supervisor, seconds=stroke.amount)
             with _shortage(stroke.kind, target, supervisor):
                 self._kill_one(stroke.pick, target)
                 await trio.sleep(stroke.amount)
             if stroke.kind == _NO_DISK:  # till then nobody may end it: it keeps in memory what the disk has not taken
-                await target.stored()
+                await _until_stored(target)
 
     def _kill_one(self, pick: float, target: Target) -> None:
         victims = target.workers()
@@ -69,6 +73,16 @@ class Shortages:
             victim = victims[int(pick * len(victims))]
             target.tell(self.name, "kill", worker=victim.name, pid=victim.pid)
             target.signal(victim, signal.SIGKILL)
+
+
+async def _until_stored(target: Target) -> None:
+    """Say where it is not, although there is disk again."""
+    await trio.sleep(_HEARD_SECONDS)
+    with trio.move_on_after(_STORED_SECONDS) as scope:
+        await target.stored()
+    if scope.cancelled_caught:
+        what = f"there was disk again, and {_STORED_SECONDS:g} s later the store had not written what it had kept back"
+        target.see(Disordered(t=target.now(), what=what))
 
 
 def _shortage(kind: str, target: Target, supervisor: int) -> AbstractContextManager[None]:

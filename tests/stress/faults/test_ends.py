@@ -1,0 +1,85 @@
+"""Faults that wait for something which does not come: that is told of, and nothing waits for it for ever."""
+
+import math
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from errors import PoolError
+from stress.attached import AttachedTarget
+from stress.facts import Disordered, Fact, Injected
+from stress.faults import Stroke
+from stress.faults.helpers import gone_through_with
+from stress.faults.lost_front_ends import LostFrontEnds
+from stress.faults.shortages import Shortages
+
+
+class Unwilling(AttachedTarget):
+    """Its store never recovers, and no supervisor follows unless ``has_next``."""
+
+    def __init__(self, tell: Callable[[Fact], None], *, has_next: bool = True) -> None:
+        super().__init__(Path("nobody"), clock=trio.current_time, tell=tell)
+        self.done: list[str] = []
+        self.asked_at = 0.0
+        self._has_next = has_next
+
+    @property
+    def supervisor(self) -> int:
+        return 2**22 + 1  # more than any pid: whatever is done to it is done to nobody
+
+    async def kill(self, number: int) -> int:
+        self.done.append(signal.Signals(number).name)
+        await trio.lowlevel.checkpoint()
+        return -number
+
+    async def restart(self) -> None:
+        await trio.sleep(0.0 if self._has_next else math.inf)
+        self.done.append("restart")
+
+    async def stored(self) -> None:
+        self.asked_at = trio.current_time()
+        await trio.sleep_forever()
+
+
+async def test_an_end_that_is_not_done_in_time_is_told_of_and_followed_by_the_next_life(
+    autojump_clock: MockClock,
+) -> None:
+    told: list[Fact] = []
+    target = Unwilling(told.append)
+    async with gone_through_with(target, 5.0):
+        await trio.sleep(math.inf)
+    assert target.done == ["SIGKILL", "restart"]
+    assert [fact.what for fact in told if isinstance(fact, Disordered)] == [
+        "a supervisor was ended, and 5 s later that and what had to follow was not done"
+    ]
+
+
+async def test_where_no_next_supervisor_begins_nobody_waits_for_it_for_ever(autojump_clock: MockClock) -> None:
+    target = Unwilling(lambda _fact: None, has_next=False)
+    with trio.fail_after(11), pytest.raises(PoolError, match="the next one did not begin"):
+        async with gone_through_with(target, 5.0):
+            await trio.sleep_forever()
+
+
+async def test_a_store_that_does_not_recover_when_there_is_disk_again_is_told_of(autojump_clock: MockClock) -> None:
+    told: list[Fact] = []
+    target = Unwilling(told.append)
+    with trio.fail_after(60):
+        await Shortages().inject(Stroke(at=0.0, kind="no_disk", amount=2.0), target)
+    assert target.asked_at == 2.5  # what was refused at the last moment is heard of by then
+    assert "the store had not written what it had kept back" in next(
+        fact.what for fact in told if isinstance(fact, Disordered)
+    )
+
+
+async def test_a_front_end_that_is_granted_nothing_is_told_of(tmp_path: Path) -> None:
+    told: list[Fact] = []
+    target = AttachedTarget(tmp_path / "nobody", clock=trio.current_time, tell=told.append)
+    await LostFrontEnds().inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), target)
+    assert [fact.action for fact in told if isinstance(fact, Injected)] == [
+        "kill_front_end: unavailable, its front end said nothing, and ended"
+    ]

@@ -1,0 +1,64 @@
+"""How fast and how long requests are made: no faster than they are answered, and not for ever."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from stress.choices import all_arrivals
+from stress.driver import Driver
+from stress.facts import Asked, Fact, Silence
+from stress.ledger import Ledger
+from stress.nonces import Nonces
+from stress.plan import Wish, make_plan
+from wire.messages import ErrorBody
+
+
+class Soak:
+    """A driver that no supervisor ever answers; requests can be refused in its place."""
+
+    def __init__(self, **wish: Any) -> None:
+        self.facts: list[Fact] = []
+        self.plan = make_plan(Wish(load="L5", sessions=2, workers=2, **wish))
+        self._ledger = Ledger(Nonces(7), self.facts.append, prefix="mine")
+        self._driver = Driver(
+            self.plan, self._ledger, ready=self._nobody, clock=trio.current_time, tell=self.facts.append
+        )
+
+    async def drive(self) -> None:
+        await self._driver.run(all_arrivals(self.plan, []), lambda _session: None)
+
+    async def refuse_one_each(self, seconds: float) -> None:
+        while True:
+            await trio.sleep(seconds)
+            for number in list(self._ledger.open)[:1]:
+                self._driver._refused(number, ErrorBody("pool_saturated"))
+
+    def asked(self) -> Iterator[float]:
+        return (fact.t for fact in self.facts if isinstance(fact, Asked))
+
+    async def _nobody(self) -> Path:
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def test_where_nobody_answers_no_more_is_asked_and_the_run_ends(autojump_clock: MockClock) -> None:
+    soak = Soak(requests=100, rate=1000.0)
+    with trio.fail_after(600):
+        await soak.drive()
+    assert len(list(soak.asked())) == soak.plan.most_open == 16
+    assert isinstance(soak.facts[-1], Silence)
+
+
+@pytest.mark.parametrize("rate", [2.0, 1000.0])
+async def test_when_its_time_is_up_no_more_is_asked_whatever_still_waits(
+    autojump_clock: MockClock, nursery: trio.Nursery, rate: float
+) -> None:
+    soak = Soak(seconds=10.0, rate=rate)
+    nursery.start_soon(soak.refuse_one_each, 0.5)
+    await soak.drive()
+    assert 8.0 < max(soak.asked()) <= 10.0
+    assert isinstance(soak.facts[-1], Silence)
