@@ -31,7 +31,7 @@ def _as_names(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple
 class _Command(click.Command):
     """Its help names all loads, faults and promises."""
 
-    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         from stress.outcome import INVARIANTS
         from stress.plan import FAULTS, LOADS
 

@@ -15,16 +15,14 @@ from stress.plan import Plan
 __all__ = ["all_arrivals", "all_strokes", "rng_of", "rules_of"]
 
 _LEAST_TO_COMPARE = 16
-_OVERLOAD = "L2"
 _TOLD_WITHIN = 2.0
 _MOST_GROWTH = 1.25
 _LEAST_SERVED = 0.9
 _LEAST_SERVED_BESIDE = {"F4": 0.7, "F5": 0.5, "F7": 0.7}
 """Where nothing can be started for a while, what needs a worker fails; the end of a supervisor interrupts what runs."""
-_ENDS = ("F5", "F7")
-_HURRY = 10.0
+_HURRY_SECONDS = 10.0
 _LEAST_SERVED_IN_A_HURRY = 0.1
-"""Of what is asked in seconds, while supervisors are ended one after the other, more than half may be interrupted."""
+"""Where supervisors are ended one after the other in so short a time, more than half may be interrupted."""
 _LEAST_SERVED_IN_OVERLOAD = 0.2
 """Many turns begin so late that their time is up before they end: of 1.5 times the work some 40 % is served."""
 _MOST_IN_VAIN = 0.05
@@ -59,7 +57,7 @@ def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
         spawn_rate=limits.spawn_rate,
         backoff_max=limits.backoff_max,
         age_step=limits.age_step,
-        overload=TIMED_OUT if plan.load == _OVERLOAD else frozenset(),
+        overload=TIMED_OUT if plan.load == "L2" else frozenset(),
         explains=frozenset[str]().union(*(fault.explains for fault in faults)),
         least_served=_least_served(plan, faults),
         most_in_vain=_MOST_IN_VAIN,
@@ -73,8 +71,8 @@ def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
 
 def _least_served(plan: Plan, faults: Sequence[Fault]) -> float:
     """The share of all requests that has to be completed."""
-    least = [_LEAST_SERVED_IN_OVERLOAD if plan.load == _OVERLOAD else _LEAST_SERVED]
+    least = [_LEAST_SERVED_IN_OVERLOAD if plan.load == "L2" else _LEAST_SERVED]
     least += [_LEAST_SERVED_BESIDE.get(fault.name, _LEAST_SERVED) for fault in faults]
-    if plan.longest - plan.calm < _HURRY and any(fault.name in _ENDS for fault in faults):
+    if plan.longest - plan.calm < _HURRY_SECONDS and any(fault.name == "F5" for fault in faults):
         least.append(_LEAST_SERVED_IN_A_HURRY)
     return min(least)

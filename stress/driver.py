@@ -19,6 +19,8 @@ __all__ = ["Driver"]
 
 _PATIENCE = 15.0
 """Seconds beyond the deadline of the last request until nobody waits for it any more."""
+_LOOK_SECONDS = 1.0
+"""Where this process was stopped for a while, what came meanwhile is read by then."""
 _ASKED_AT_ONCE = 2000
 _ENDS = frozenset({"closing", "behind"})
 """Why a subscription may end: with its supervisor, or because more was said than is kept for who has not read it.
@@ -144,12 +146,20 @@ class Driver:
         self._news = trio.Event()
 
     async def _until_room(self) -> bool:
-        """Wait for it where there is none. False: each of so many requests should long have had its outcome."""
-        with trio.move_on_after(self._plan.timeout + _PATIENCE):
-            while self._plan.most_open and len(self._ledger.open) >= self._plan.most_open:
+        """Wait for it where there is none. False: nobody answers any more, which is told of."""
+        patience = self._plan.timeout + _PATIENCE
+        with trio.move_on_after(patience) as scope:
+            while self._is_full():
                 await self._news.wait()
-            return True
-        return False
+        if scope.cancelled_caught:
+            await trio.sleep(_LOOK_SECONDS)
+        if self._is_full():
+            what = f"nobody is asked any more: {len(self._ledger.open)} requests had no outcome for {patience:g} s"
+            self._tell(Disordered(t=self._clock(), what=what))
+        return not self._is_full()
+
+    def _is_full(self) -> bool:
+        return 0 < self._plan.most_open <= len(self._ledger.open)
 
     async def _until_quiet(self, seconds: float = math.inf) -> None:
         with trio.move_on_after(seconds):

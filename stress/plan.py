@@ -118,7 +118,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def longest(self) -> float:
         """Until when there may be new requests, in seconds: those that wait for others may come later than planned."""
-        return _LATER * self.seconds if self.most_open else self.seconds
+        return _LATER * self.seconds if self.most_open and not self.is_timed else self.seconds
 
     @property
     def command(self) -> str:

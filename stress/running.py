@@ -14,12 +14,12 @@ import msgspec
 import psutil
 import trio
 
-from errors import PoolError, UsageError
+from errors import PoolError, RequestTimeout, UsageError
 from stress.attached import AttachedTarget, Limits, ask_limits
 from stress.choices import all_arrivals, all_strokes, rng_of, rules_of
 from stress.connection import Connection
 from stress.driver import Driver
-from stress.facts import Emptied
+from stress.facts import Disordered, Emptied
 from stress.faults import Fault, faults_of
 from stress.faults.port import Preparation, Settling
 from stress.front_ends import FrontEnds
@@ -38,6 +38,8 @@ from stress.witness import Witness
 __all__ = ["Show", "drive_attached", "drive_own"]
 
 _DRAIN_SECONDS = 40.0
+_ANSWER_SECONDS = 60.0
+"""A supervisor that has not answered one question by then does not answer at all."""
 Show = Callable[[Recorder], None]
 
 
@@ -185,7 +187,10 @@ class _Run:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._driver.asking.run)
             nursery.start_soon(self._driver.hearing.run)
-            await self._driver.hears()
+            with trio.move_on_after(_ANSWER_SECONDS) as scope:
+                await self._driver.hears()
+            if scope.cancelled_caught:
+                raise RequestTimeout(f"the supervisor did not answer subscribe in {_ANSWER_SECONDS:g} s")
             yield
             nursery.cancel_scope.cancel()
 
@@ -206,15 +211,26 @@ class _Run:
             if isinstance(fault, Settling):
                 await fault.settle()
 
-    async def _owners(self) -> dict[str, str]:
-        views = await self._driver.asking.ask("sessions.list")
+    async def _ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        """Ask something at the end, when the supervisor may long be gone. Raises PoolError."""
+        with trio.move_on_after(_ANSWER_SECONDS):
+            return await self._driver.asking.ask(method, params)
+        raise RequestTimeout(f"the supervisor did not answer {method} in {_ANSWER_SECONDS:g} s")
+
+    async def _owners(self) -> dict[str, str] | None:
+        """The session of each transcript; None = the supervisor does not say, for which it is blamed."""
+        try:
+            views = await self._ask("sessions.list")
+        except PoolError as exc:
+            self._recorder.tell(Disordered(t=self._recorder.clock(), what=str(exc)))
+            return None
         mine = (view for view in views if view["key"].startswith(self._token))
         return {view["transcript"]: view["key"] for view in mine if view.get("transcript")}
 
     async def _empty(self, fds_before: int | None) -> None:
         """Drain the pool and see what the supervisor still has."""
-        with suppress(PoolError):  # what was not drained is seen below
-            await self._driver.asking.ask("drain", {"timeout": _DRAIN_SECONDS})
+        with suppress(PoolError):  # what was not drained is seen below, and who does not answer has been told of
+            await self._ask("drain", {"timeout": _DRAIN_SECONDS})
         household = self._target.household
         if household is None:
             return
@@ -230,7 +246,9 @@ class _Run:
             )
         )
 
-    async def _read_transcripts(self, owners: dict[str, str], folder: Path | None) -> None:
+    async def _read_transcripts(self, owners: dict[str, str] | None, folder: Path | None) -> None:
+        if owners is None:
+            return
         now = self._recorder.clock()
         for fact in await trio.to_thread.run_sync(
             lambda: list(read_transcripts(folder, owners, self._sessions, self._nonces, now))

@@ -88,7 +88,10 @@ class OwnTarget:
                 await self._end_by_force()
 
     async def restart(self) -> None:
-        """Start the next one and wait until it is ready; nothing once the run is over. Raises PoolError."""
+        """Start the next one and wait until it is ready; nothing once the run is over.
+
+        Raises PoolError where the first one does not start. That a later one does not is told: much was seen till then.
+        """
         if self._over.is_set():
             return
         process = await trio.lowlevel.open_process(
@@ -112,7 +115,11 @@ class OwnTarget:
         if self._over.is_set():
             return
         if life.household is None:
-            raise PoolError(f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}")
+            what = f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}"
+            if life.number == 1:
+                raise PoolError(what)
+            self._tell(Disordered(t=self._clock(), what=what))
+            return
         self._tell(LifeBegan(t=self._clock(), life=life.number, supervisor=life.household.supervisor))
         self._began.set()
         self._began = trio.Event()
@@ -132,12 +139,13 @@ class OwnTarget:
 
     async def stop(self, number: int, seconds: float = _STOP_SECONDS) -> None:
         """End it in good order, and kill it where it does not end in time, which is told of."""
-        with trio.move_on_after(seconds) as scope:
-            async with self.ending:
+        async with self.ending:
+            with trio.move_on_after(seconds) as scope:
                 await self.kill(number)
-        if scope.cancelled_caught:
-            self._tell(Disordered(t=self._clock(), what=f"the supervisor runs {seconds:g} s after it was told to end"))
-            await self.kill(signal.SIGKILL)
+            if scope.cancelled_caught:
+                what = f"the supervisor runs {seconds:g} s after it was told to end"
+                self._tell(Disordered(t=self._clock(), what=what))
+                await self.kill(signal.SIGKILL)
 
     async def ready(self) -> Path:
         """The socket, as soon as somebody listens on it."""
@@ -227,7 +235,8 @@ class OwnTarget:
             self._stored.set()
 
     def _come_alive(self, life: _Life) -> None:
-        if life.household is None:
+        """Unless it has died right after its last word."""
+        if life.household is None and not life.ended.is_set():
             life.household = Household(find_supervisor(life.process.pid), self._instance())
         life.ready.set()
 

@@ -29,8 +29,10 @@ KEPT = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
 _DELAY_WINDOW = 3.0
 _FAULTS_KEPT = 1000
-_CLOCK_SLACK = 1.0
-"""A clock is right again so many seconds after it was to be, at most."""
+_CLOCK_SLACK = 5.0
+"""A clock is right again so many seconds after it was to be, at most, and this machine's lateness."""
+_REPLAY_SECONDS = 5.0
+"""For so long after a supervisor's beginning events of the one before may be heard, as its bindings."""
 CLOCK = "clock"
 """What the actions of a fault begin with that sets the supervisor's wall clock."""
 
@@ -150,7 +152,7 @@ class Book:
 
     def clock_was_set_since(self, t: float) -> bool:
         """Whether somebody has set the supervisor's wall clock, so that its times from before say nothing now."""
-        return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK))
+        return any(fault.action.startswith(CLOCK) for fault in self.faults_since(t - _CLOCK_SLACK - self.delay()))
 
     def take(self, fact: Fact) -> None:
         """Take the next fact in."""
@@ -161,8 +163,7 @@ class Book:
             case Moved():
                 self._move(fact)
             case LifeBegan():
-                self.life, self.life_began, self.is_alive = fact.life, fact.t, True
-                self._sort_faults()
+                self._begin_life(fact)
             case LifeEnded():
                 self._end_life(fact.t)
             case Injected():
@@ -268,15 +269,25 @@ class Book:
             case _:
                 pass
 
+    def _begin_life(self, fact: LifeBegan) -> None:
+        self._forget_workers()  # whom late events have named
+        if fact.life > 1:
+            self._all_hit_until = max(self._all_hit_until, fact.t + _REPLAY_SECONDS)
+        self.life, self.life_began, self.is_alive = fact.life, fact.t, True
+        self._sort_faults()
+
     def _end_life(self, t: float) -> None:
         """As a fault that is done to all workers, who are gone."""
         self.is_alive = False
         self._life_ended = t
         self._all_hit_until = max(self._all_hit_until, t)
+        self._forget_workers()
+
+    def _forget_workers(self) -> None:
         self._on.clear()
         self.running.clear()
         self.born.clear()
         for talk in self.talks.values():
-            talk.worker = ""
+            talk.worker = talk.last_worker = ""
         for number in {number for talk in self.talks.values() for number in talk.open}:
             self.entries[number].waits = False

@@ -90,13 +90,14 @@ class InOrder(Judge):
         for other in others:
             if other.life != entry.life or other.accepted is None or entry.life != book.life:
                 continue
-            earlier = other.accepted_at < entry.accepted_at
-            if book.clock_was_set_since(min(entry.accepted, other.accepted)):
-                earlier = False  # the supervisor's times say nothing
             if other.started is not None:
                 what = f"request {fact.number} began while {other.asked.number} of its session was running"
                 yield Blame(what, (fact.number, other.asked.number))
-            elif other.asked.priority == entry.asked.priority and earlier:
+            elif (
+                other.asked.priority == entry.asked.priority
+                and other.accepted_at < entry.accepted_at
+                and not book.clock_was_set_since(min(entry.accepted, other.accepted))
+            ):
                 what = f"request {fact.number} began before {other.asked.number} of its session, which came before it"
                 yield Blame(what, (fact.number, other.asked.number))
 

@@ -115,14 +115,22 @@ class ComesBack(Judge):
                 self._owed.append(_Owed(fact.t, self._alive, fact.pid, victims))
             case LifeBegan():
                 self._tokens, self._refilled = float(self.rules.spawn_burst), fact.t
-                self._owed.clear()
-            case LifeEnded() | Silence():
+                self._forget()
+            case LifeEnded():
+                self._forget()
+            case Silence():
                 self._owed.clear()
             case Processes():
                 yield from self._count(fact)
                 yield from self._settle(fact, book)
             case _:
                 pass
+
+    def _forget(self) -> None:
+        """The workers of a supervisor go with it, and what is owed for them."""
+        self._owed.clear()
+        self._seen = set()
+        self._alive = 0
 
     def _count(self, fact: Processes) -> Iterator[Blame]:
         alive = {(worker.pid, worker.started) for worker in fact.workers}

@@ -18,6 +18,7 @@ from stress.facts import DAMAGED, EVERYBODY, Disordered
 from stress.faults.port import Preparation, Stroke, Target
 from stress.faults.times import spread
 from stress.plan import Plan
+from stress.processes import children_of
 from stress.tampered_supervisor import WRAPPER
 from stress.tampering import Tampering
 
@@ -29,8 +30,8 @@ _NO_DISK = "no_disk"
 _KINDS = ("no_files", "no_processes", _NO_DISK)
 _STORE_RETRY = 1.0
 _STORED_SECONDS = 30.0
-_HEARD_SECONDS = 0.5
-"""What was refused at the last moment is in the supervisor's log, and read there, so soon."""
+_HEARD_SECONDS = 2.0
+"""What was refused at the last moment is in the supervisor's log, and read there, by then: nothing else tells of it."""
 
 
 class Shortages:
@@ -90,9 +91,9 @@ def _shortage(kind: str, target: Target, supervisor: int) -> AbstractContextMana
         case "no_processes":
             return _no_processes(Tampering.of(target.data_dir))
         case "no_files":
-            return _limited(target, supervisor, resource.RLIMIT_NOFILE, (_highest_descriptor(supervisor) or 0) + 1)
+            return _limited(supervisor, resource.RLIMIT_NOFILE, (_highest_descriptor(supervisor) or 0) + 1)
         case _:
-            return _limited(target, supervisor, resource.RLIMIT_FSIZE, 0)
+            return _limited(supervisor, resource.RLIMIT_FSIZE, 0)
 
 
 @contextmanager
@@ -105,13 +106,14 @@ def _no_processes(tampering: Tampering) -> Iterator[None]:
 
 
 @contextmanager
-def _limited(target: Target, supervisor: int, limit: int, most: int) -> Iterator[None]:
-    """Workers that were started meanwhile have inherited it, and get back what they were due."""
+def _limited(supervisor: int, limit: int, most: int) -> Iterator[None]:
+    """Its children that were started meanwhile have inherited it, and get back what they are due."""
     usual = _limit(supervisor, limit, most)
     try:
         yield
     finally:
-        for pid in (supervisor, *(worker.pid for worker in target.workers())):
+        _limit(supervisor, limit, usual)  # first: whoever is started from now on inherits that
+        for pid in children_of(supervisor):
             _limit(pid, limit, usual)
 
 

@@ -15,6 +15,7 @@ def hit(story: Story, worker: str, seconds: float = 0.0) -> None:
 def live_again(story: Story) -> None:
     story.tell(LifeEnded, life=1, code=0, signals=(15,))
     story.tell(LifeBegan, life=2, supervisor=101)
+    story.pass_time(6.0)
 
 
 def find_damaged(story: Story, number: int, worker: str) -> None:
@@ -78,4 +79,29 @@ def test_one_that_was_only_written_to_since_is_still() -> None:
     story.answer(2)
     story.part(2)
     find_damaged(story, 3, "w2")
+    assert broken_by(story, explains=EXPLAINS) == []
+
+
+def test_nor_do_they_excuse_that_somebody_is_passed_over_in_this_one() -> None:
+    story = Story()
+    story.converse(0, "ada", "w1")
+    live_again(story)
+    hit(story, "w1", 20.0)
+    story.ask(1, "ada")
+    story.pass_time(2.0)
+    story.ask(2)
+    story.begin(2, "w2")
+    story.pass_time(2.0)
+    story.pass_time(0.0)
+    assert broken_by(story) == ["I5"]
+
+
+def test_what_is_heard_late_of_a_life_that_has_ended_says_nothing_of_the_next_one() -> None:
+    story = Story()
+    story.ask(1, "ada")
+    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
+    story.begin(1)
+    story.answer(1)
+    story.tell(LifeBegan, life=2, supervisor=101)
+    find_damaged(story, 2, "w1")
     assert broken_by(story, explains=EXPLAINS) == []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from functools import partialmethod
 from pathlib import Path
 from typing import NoReturn
 
@@ -203,6 +204,35 @@ async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_tol
     assert sent == []
 
 
+@pytest.mark.timeout(60)
+async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, seconds in {"driver._PATIENCE": 1.0, "plan._TIMEOUT": 1.0, "running._ANSWER_SECONDS": 1.0}.items():
+        monkeypatch.setattr(f"stress.{name}", seconds)
+    monkeypatch.setattr(OwnTarget, "stop", partialmethod(OwnTarget.stop, seconds=1.0))
+
+    supervisors: list[int] = []
+    wrong: list[str] = []
+
+    def stop_it(fact: Fact) -> None:
+        if isinstance(fact, LifeBegan):
+            supervisors.append(fact.supervisor)
+        elif isinstance(fact, Answered):
+            os.kill(supervisors[-1], signal.SIGSTOP)
+        elif isinstance(fact, Disordered):
+            wrong.append(fact.what)
+
+    result = await drive_own(SMALL, show=lambda recorder: recorder.listeners.append(stop_it))
+    assert wrong == [
+        "the supervisor did not answer sessions.list in 1 s",
+        "the supervisor runs 1 s after it was told to end",
+    ]
+    assert not result.is_green
+    assert result.fates["completed"]
+    clear(result)
+
+
 async def test_a_supervisor_that_does_not_end_is_told_of_and_killed() -> None:
     facts: list[Fact] = []
     with tempfile.TemporaryDirectory(prefix="p") as folder, trio.fail_after(25):  # a socket's path is short
@@ -222,19 +252,22 @@ async def test_a_supervisor_that_does_not_end_is_told_of_and_killed() -> None:
     ]
 
 
-async def test_one_that_ended_before_it_was_ready_is_waited_for_by_nobody() -> None:
+async def test_that_a_later_one_does_not_start_is_told_and_nobody_waits_for_its_end() -> None:
+    facts: list[Fact] = []
     with tempfile.TemporaryDirectory(prefix="p") as folder, trio.fail_after(25):  # a socket's path is short
         text = settings_text(make_plan(SMALL), [])
-        target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=lambda _fact: None)
+        target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=facts.append)
         async with trio.open_nursery() as nursery:
             await nursery.start(target.run)
             async with target.ending:
                 await target.kill(signal.SIGKILL)
                 (Path(folder) / "pool.toml").write_text("[pool]\nmaks = 3\n")
-                with pytest.raises(PoolError, match="maks"):
-                    await target.restart()
+                await target.restart()
                 assert await target.kill(signal.SIGKILL) > 0
             nursery.cancel_scope.cancel()
+    assert [fact.what.partition(":")[0] for fact in facts if isinstance(fact, Disordered)] == [
+        "the supervisor did not start"
+    ]
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from stress.checker import Checker
 from stress.facts import (
     Injected,
     Left,
+    LifeBegan,
     LifeEnded,
     Moved,
     Stranger,
@@ -194,6 +195,18 @@ def test_a_killed_worker_that_is_seen_once_more_is_missed_all_the_same() -> None
     story.pass_time(15.0)
     story.processes(2)
     assert broken_by(story) == ["I9"]
+
+
+def test_after_a_supervisor_s_end_no_workers_of_it_are_owed() -> None:
+    story = Story()
+    story.processes(1, 2)
+    story.tell(LifeEnded, life=1, code=-9, signals=(9,))
+    story.tell(LifeBegan, life=2, supervisor=101)
+    story.tell(Injected, fault="F1", action="kill", worker="w1", pid=3)
+    for _ in range(2):
+        story.processes(4, life=2)
+        story.pass_time(15.0)
+    assert story.violations() == []
 
 
 def test_a_new_worker_with_the_pid_of_the_killed_one_is_another() -> None:

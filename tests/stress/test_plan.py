@@ -242,8 +242,8 @@ def test_only_what_load_and_faults_explain_may_happen_to_a_request() -> None:
     assert overload.explains == frozenset()
     assert overload.overload == {"acquire_timeout", "request_timeout"}
     assert overload.least_served == 0.2
-    for seconds, least in ((60.0, 0.5), (7.0, 0.1)):  # while supervisors are ended one after the other
-        ended = plan_of(load="L1", faults=("F1", "F5"), seconds=seconds)
+    for fault, seconds, least in (("F5", 60.0, 0.5), ("F5", 7.0, 0.1), ("F7", 60.0, 0.7), ("F7", 7.0, 0.7)):
+        ended = plan_of(load="L5", faults=("F1", fault), seconds=seconds)
         assert rules_of(ended, faults_of(ended.faults), LIMITS).least_served == least
     hurt = plan_of(load="L1", faults=("F1",))
     assert "worker_exited" in rules_of(hurt, faults_of(hurt.faults), LIMITS).explains

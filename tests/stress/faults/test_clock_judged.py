@@ -37,7 +37,7 @@ def test_an_hour_that_was_set_is_no_hour_that_was_waited(lasts: float) -> None:
 def test_a_clock_that_was_right_all_the_time_is_believed() -> None:
     story = Story()
     set_clock(story, 0.5)
-    story.pass_time(5.0)
+    story.pass_time(10.0)
     story.ask(1)
     story.pass_time(5.0)
     told_late(story, 1)

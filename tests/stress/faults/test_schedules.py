@@ -6,7 +6,7 @@ import pytest
 
 from errors import UsageError
 from stress.faults import faults_of
-from stress.plan import FAULTS
+from stress.plan import FAULTS, LOADS, LoadName
 from tests.stress.faults.driven import plan_of, strokes_of
 
 WITH_STROKES = ("F1", "F4", "F5", "F6", "F7")
@@ -28,9 +28,10 @@ def test_the_same_seed_makes_the_same_choices_and_another_one_others(name: str) 
     assert strokes_of(name, seed=3) != strokes_of(name, seed=4)
 
 
+@pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("name", WITH_STROKES)
-def test_strokes_come_in_order_between_the_calm_and_the_end(name: str) -> None:
-    plan, times = plan_of(name), [stroke.at for stroke in strokes_of(name)]
+def test_strokes_come_in_order_between_the_calm_and_the_end(name: str, load: LoadName) -> None:
+    plan, times = plan_of(name, load=load), [stroke.at for stroke in strokes_of(name, load=load)]
     assert times
     assert times == sorted(times)
     assert plan.calm > 0
