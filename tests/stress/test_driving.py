@@ -17,7 +17,7 @@ import trio.testing
 
 from doors.supervisor_process import SupervisorProcess
 from errors import PoolError, UsageError
-from stress.facts import Answered, Asked, Disordered, Fact, Injected, LifeBegan, LifeEnded, Outlived, WorkerProcess
+from stress.facts import Answered, Asked, Disordered, Fact, LifeBegan, LifeEnded, Outlived, WorkerProcess
 from stress.faults.helpers import helper_process
 from stress.outcome import Result
 from stress.plan import Wish, make_plan
@@ -56,7 +56,7 @@ async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened
 
 
 @pytest.mark.timeout(60)
-async def test_a_soak_asks_no_faster_than_it_is_answered_and_is_hurt_however_long_that_takes() -> None:
+async def test_a_soak_asks_no_faster_than_it_is_answered() -> None:
     facts: list[Fact] = []
     wish = Wish(load="L5", faults=("F1",), sessions=2, workers=2, requests=150, rate=500.0)
     result = await drive_own(wish, show=lambda recorder: recorder.listeners.append(facts.append))
@@ -66,8 +66,6 @@ async def test_a_soak_asks_no_faster_than_it_is_answered_and_is_hurt_however_lon
         open_now += isinstance(fact, Asked) - isinstance(fact, Answered)
         most = max(most, open_now)
     assert most == 16
-    assert result.seconds > result.plan.seconds
-    assert [fact for fact in facts if isinstance(fact, Injected) and fact.t > result.plan.seconds]
 
 
 LOST = Wish(faults=("F6",), sessions=8, workers=3, seconds=4.0, rate=8.0, seed=4)
