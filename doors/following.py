@@ -67,15 +67,24 @@ class Follower:
     """Follows events for as long as it is let. ``bookmark``: the seq behind the last one that was shown."""
 
     def __init__(
-        self, wish: dict[str, Any], view: EventsView, *, since: int | None, pause: Callable[[float], None] = time.sleep
+        self,
+        wish: dict[str, Any],
+        view: EventsView,
+        *,
+        since: int | None,
+        was_there: bool = False,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``wish``: the filters of ``subscribe``. ``since``: a bookmark to go on from; None = only what comes now."""
+        """``wish``: the filters of ``subscribe``. ``since``: a bookmark to go on from; None = only what comes now.
+
+        ``was_there``: the supervisor has just answered, so that it may be waited for if it is gone now.
+        """
         self.bookmark = since
         self._wish = wish
         self._view = view
         self._pause = pause
         self._pauses = backoff()
-        self._has_begun = False
+        self._has_begun = was_there
         self._is_lost = False
 
     def follow(self, source: Source) -> None:

@@ -68,10 +68,11 @@ def run_top(client: ControlClient, *, place: str = "", env: Mapping[str, str] = 
 def _follow(client: ControlClient, feed: EventFeed, *, since: int) -> None:
     """In a thread that ends with the process, on a connection of its own."""
     connect = partial(ControlClient, client.path)
-    follower = Follower({}, feed, since=since)
+    source = connect()
+    follower = Follower({}, feed, since=since, was_there=True)
 
     def follow() -> None:
-        with connect() as source:
+        with source:
             follower.follow_always(source, connect)
 
     threading.Thread(target=follow, name="events", daemon=True).start()

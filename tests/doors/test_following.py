@@ -154,6 +154,16 @@ def test_what_fails_at_once_is_an_error_not_a_reason_to_wait(error: PoolError) -
         follower.follow_always(Source(error), lambda: nullcontext(Source()))
 
 
+@pytest.mark.parametrize("error", [GONE, PoolClosed("stopping")])
+def test_a_supervisor_that_was_there_a_moment_ago_is_waited_for(error: PoolError) -> None:
+    view = Seen()
+    follower = Follower({}, view, since=0, was_there=True, pause=lambda _: None)
+    with pytest.raises(UsageError):
+        follower.follow_always(Source(error), lambda: nullcontext(Source(Feed(5), UsageError("that is enough"))))
+    assert view.seqs == [5]
+    assert view.notes == [WENT, CAME]
+
+
 def test_what_no_new_connection_would_mend_ends_it() -> None:
     follower = Follower({}, Seen(), since=None, pause=lambda _: None)
     with pytest.raises(UsageError):
