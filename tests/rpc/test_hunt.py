@@ -58,7 +58,7 @@ def test_a_noted_process_is_known_by_its_start_time(child: subprocess.Popen[byte
 
 
 def test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent() -> None:
-    script = "env -i sleep 1000 & echo $!; wait"
+    script = "env -i /bin/sh -c 'echo $$; exec /bin/sleep 1000' & wait"  # it speaks when its marker is gone
     environment = {**os.environ, MARKER_VARIABLE: f"hunt-{os.getpid()}:w2"}
     with subprocess.Popen(["/bin/sh", "-c", script], env=environment, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
