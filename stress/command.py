@@ -14,7 +14,7 @@ from rich.console import Console
 from errors import PoolError, UsageError
 from stress.outcome import Result
 from stress.plan import Wish
-from stress.progress import Progress
+from stress.progress import HardyConsole, Progress
 from stress.report import render_report
 from stress.running import drive_attached, drive_own
 from stress.table import show_result
@@ -34,7 +34,7 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
     not one request was completed: then next to nothing was looked at. Raises PoolError, also where something of all
     that could not be written; the rest is then.
     """
-    console = Console(file=sys.stderr, highlight=False)
+    console = HardyConsole(file=sys.stderr, highlight=False)
     progress = Progress(console)
 
     async def run() -> Result:
@@ -42,6 +42,8 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
             return await drive_own(wish, show=progress.follow)
         return await drive_attached(wish, attach, show=progress.follow)
 
+    if json_file is not None and report is not None and json_file.resolve() == report.resolve():
+        raise UsageError(f"--json and --report would both be written to {report}; name two files")
     with ExitStack() as unmake:
         for file in (json_file, report):
             if file is not None and _make_writable(file):
@@ -50,7 +52,8 @@ def stress(wish: Wish, *, attach: Path | None = None, json_file: Path | None = N
             result = trio.run(_until_signalled, run)
         if isinstance(result, signal.Signals):
             progress.tell_where_it_stands()
-            console.print(f"ended by {result.name}: nothing is left; what is judged at the end of a run was not")
+            with console.surviving():
+                console.print(f"ended by {result.name}: nothing is left; what is judged at the end of a run was not")
             return 128 + result
         unmake.pop_all()
     _tell_everywhere(result, json_file, report)
@@ -142,10 +145,13 @@ async def _until_signalled(run: Callable[[], Awaitable[Result]]) -> Result | sig
 
 
 def _make_writable(file: Path) -> bool:
-    """Tell what cannot be written before a run, not after; whether the file was not there. Raises UsageError."""
+    """Tell what cannot be written before a run, not after; whether the file was not there. Raises UsageError.
+
+    Also for a named pipe that nobody reads: opened as usual it would be waited for.
+    """
     try:
         is_new = not file.exists()
-        file.open("ab").close()
+        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666))
     except OSError as exc:
         raise UsageError(f"cannot write {file}: {exc.strerror}") from exc
     return is_new

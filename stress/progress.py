@@ -3,9 +3,11 @@
 A promise that is broken is told at once: an hour later is late to end a run that has gone wrong.
 """
 
+import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,7 +19,7 @@ from doors.top.sparks import spark
 from stress.outcome import Second, Violation
 from stress.recorder import Recorder
 
-__all__ = ["Progress"]
+__all__ = ["HardyConsole", "Progress"]
 
 _REDRAWS_A_SECOND = 2
 _LINE_SECONDS = 10.0
@@ -25,10 +27,31 @@ _WIDTH = 60
 _MIB = 1024 * 1024
 
 
+class HardyConsole(Console):
+    """Where its file cannot be written any more, nothing is shown from then on, and the run goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """Rich itself would end the process."""
+        self._fall_silent()
+
+    @contextmanager
+    def surviving(self) -> Iterator[None]:
+        """What is shown in the block may fail."""
+        try:
+            yield
+        except OSError:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        self.quiet = True
+        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as null:  # what is left would fail at the exit
+            os.dup2(null.fileno(), self.file.fileno())
+
+
 class Progress:
     """Shows a run on a console; its recorder calls ``notice`` with each fact."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: HardyConsole) -> None:
         self._console = console
         self._recorder: Recorder | None = None
         self._live: Live | None = None
@@ -53,9 +76,14 @@ class Progress:
     def tell_where_it_stands(self) -> None:
         """Print a line about the run so far, for one that is ended early; nothing in its first second."""
         if self._recorder is not None and self._recorder.meter.series:
-            self._console.print(_line(self._recorder), soft_wrap=True)
+            with self._console.surviving():
+                self._console.print(_line(self._recorder), soft_wrap=True)
 
     def _notice(self) -> None:
+        with self._console.surviving():
+            self._show_news()
+
+    def _show_news(self) -> None:
         recorder, now = self._recorder, time.monotonic()
         if recorder is not None:
             self._tell_broken(recorder.checker.violations)

@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ __all__ = ["Show", "drive_attached", "drive_own"]
 
 _DRAIN_SECONDS = 40.0
 _ANSWER_SECONDS = 60.0
-"""A supervisor that has not answered one question by then does not answer at all."""
+_LAST_SECONDS = 5.0
+"""What one that has not answered by then is given for each further question, and its end."""
 Show = Callable[[Recorder], None]
 
 
@@ -121,6 +122,7 @@ class _Run:
         self._nonces = Nonces(recorder.plan.seed)
         self._sessions: dict[int, str] = {}
         self._striking = trio.CancelScope()
+        self._patience = _ANSWER_SECONDS
         self._ledger = Ledger(self._nonces, recorder.tell, prefix=self._token)
         self._driver = Driver(self._plan, self._ledger, ready=target.ready, clock=recorder.clock, tell=recorder.tell)
         self._witness = Witness(
@@ -157,7 +159,7 @@ class _Run:
             await self._under_load()
             owners = await self._owners()
             await self._empty(fds)
-        await target.stop(signal.SIGTERM)
+        await target.stop(signal.SIGTERM, self._patience)
         await self._read_transcripts(owners, target.data_dir / "sessions")
 
     async def _under_load(self) -> None:
@@ -213,9 +215,11 @@ class _Run:
 
     async def _ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """Ask something at the end, when the supervisor may long be gone. Raises PoolError."""
-        with trio.move_on_after(_ANSWER_SECONDS):
+        with trio.move_on_after(self._patience):
             return await self._driver.asking.ask(method, params)
-        raise RequestTimeout(f"the supervisor did not answer {method} in {_ANSWER_SECONDS:g} s")
+        what = f"the supervisor did not answer {method} in {self._patience:g} s"
+        self._patience = min(self._patience, _LAST_SECONDS)
+        raise RequestTimeout(what)
 
     async def _owners(self) -> dict[str, str] | None:
         """The session of each transcript; None = the supervisor does not say, for which it is blamed."""
@@ -229,8 +233,13 @@ class _Run:
 
     async def _empty(self, fds_before: int | None) -> None:
         """Drain the pool and see what the supervisor still has."""
-        with suppress(PoolError):  # what was not drained is seen below, and who does not answer has been told of
+        try:
             await self._ask("drain", {"timeout": _DRAIN_SECONDS})
+        except RequestTimeout as exc:
+            self._recorder.tell(Disordered(t=self._recorder.clock(), what=str(exc)))
+            return
+        except PoolError:
+            pass  # what was not drained is seen below
         household = self._target.household
         if household is None:
             return

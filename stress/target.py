@@ -24,6 +24,8 @@ __all__ = ["OwnTarget"]
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
+_FORCE_SECONDS = 10.0
+"""So long somebody who has pressed Ctrl-C is let wait for an end in good order."""
 _GONE_SECONDS = 2.0
 """After the end of a supervisor nothing of it may be left for longer."""
 _LOG_LINES = 40
@@ -282,7 +284,7 @@ class OwnTarget:
             if life.process.returncode is None:
                 life.signals.append(signal.SIGTERM)
                 life.process.terminate()
-                with trio.move_on_after(_STOP_SECONDS):
+                with trio.move_on_after(_FORCE_SECONDS):
                     await life.process.wait()
                 if life.process.returncode is None:
                     life.signals.append(signal.SIGKILL)

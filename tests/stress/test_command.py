@@ -96,6 +96,30 @@ def is_told_of(process: Path, folder: str) -> bool:
         return False
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "closed pipe"])
+def test_where_stderr_takes_nothing_the_run_goes_on_and_everything_is_written(tmp_path: Path, *, is_full: bool) -> None:
+    line = [sys.executable, "-P", "-m", "cli", "stress", "--workers", "2", "--requests", "6", "--rate", "1"]
+    files = ["--json", str(tmp_path / "all.json"), "--report", str(tmp_path / "page.html")]
+    with Path("/dev/full").open("w") if is_full else closed_pipe() as stderr:
+        done = subprocess.run([*line, *files], stdout=subprocess.PIPE, stderr=stderr, text=True, check=False)
+    assert "Every promise that was looked at was kept" in done.stdout
+    assert done.returncode == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["all.json", "page.html"]
+
+
+def test_two_results_in_one_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="name two files"):
+        stress(WISH, json_file=tmp_path / "x", report=tmp_path / "." / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_that_nobody_reads_is_told_of_before_the_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match=r"cannot write .*pipe: No such device"):
+        stress(WISH, json_file=tmp_path / "pipe")
+
+
 @pytest.mark.parametrize("place", ["file/page.html", "misspelt/page.html"])
 def test_a_file_that_cannot_be_written_is_told_of_before_the_run(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()

@@ -3,11 +3,10 @@
 import io
 
 import pytest
-from rich.console import Console
 
 from stress.facts import Injected, LifeBegan, LifeEnded
 from stress.plan import make_plan
-from stress.progress import Progress
+from stress.progress import HardyConsole, Progress
 from stress.recorder import Recorder
 from tests.stress.story import RULES
 from tests.stress.test_command import WISH
@@ -20,7 +19,7 @@ def test_figures_are_shown_as_bars_that_the_terminal_has_letters_for(
     monkeypatch.setenv("TERM", "xterm")
     written = io.BytesIO()
     terminal = io.TextIOWrapper(written, encoding=encoding)
-    progress = Progress(Console(file=terminal, force_terminal=True, width=100))
+    progress = Progress(HardyConsole(file=terminal, force_terminal=True, width=100))
     recorder = Recorder(make_plan(WISH), RULES)
     progress.follow(recorder)
     with progress.shown():
@@ -33,7 +32,7 @@ def test_figures_are_shown_as_bars_that_the_terminal_has_letters_for(
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_a_broken_promise_is_told_at_once_and_once(*, is_terminal: bool) -> None:
     shown = io.StringIO()
-    progress = Progress(Console(file=shown, force_terminal=is_terminal, width=100))
+    progress = Progress(HardyConsole(file=shown, force_terminal=is_terminal, width=100))
     recorder = Recorder(make_plan(WISH), RULES)
     progress.follow(recorder)
     with progress.shown():
