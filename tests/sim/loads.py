@@ -17,7 +17,7 @@ PROFILES = 8
 RUN_TIMEOUT = 600.0
 """Seconds a run waits at most; a direct acquire waits for the pool's ``waiting_timeout``."""
 _LOST_IN_A_CROWD = 0.5
-"""Even without faults a crowd is served in 500 of the 600 s that its requests wait; what faults take makes them late."""
+"""Even without faults a crowd is served in 500 of the 600 s that its requests wait; faults make it late."""
 HOUR = 3600.0
 
 
