@@ -33,12 +33,11 @@ from stress.processes import open_files, resident_bytes
 from stress.recorder import Recorder
 from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
-from stress.witness import Witness
+from stress.witness import ANSWER_SECONDS, Witness
 
 __all__ = ["Show", "drive_attached", "drive_own"]
 
 _DRAIN_SECONDS = 40.0
-_ANSWER_SECONDS = 60.0
 _LAST_SECONDS = 5.0
 """What one that has not answered by then is given for each further question, and its end."""
 Show = Callable[[Recorder], None]
@@ -122,7 +121,7 @@ class _Run:
         self._nonces = Nonces(recorder.plan.seed)
         self._sessions: dict[int, str] = {}
         self._striking = trio.CancelScope()
-        self._patience = _ANSWER_SECONDS
+        self._patience = ANSWER_SECONDS
         self._ledger = Ledger(self._nonces, recorder.tell, prefix=self._token)
         self._driver = Driver(self._plan, self._ledger, ready=target.ready, clock=recorder.clock, tell=recorder.tell)
         self._witness = Witness(
@@ -189,10 +188,10 @@ class _Run:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._driver.asking.run)
             nursery.start_soon(self._driver.hearing.run)
-            with trio.move_on_after(_ANSWER_SECONDS) as scope:
+            with trio.move_on_after(ANSWER_SECONDS) as scope:
                 await self._driver.hears()
             if scope.cancelled_caught:
-                raise RequestTimeout(f"the supervisor did not answer subscribe in {_ANSWER_SECONDS:g} s")
+                raise RequestTimeout(f"the supervisor did not answer subscribe in {ANSWER_SECONDS:g} s")
             yield
             nursery.cancel_scope.cancel()
 

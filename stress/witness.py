@@ -10,14 +10,14 @@ from stress.connection import Connection
 from stress.facts import Delayed, Disordered, Fact, Figures, Processes, Waiting, WorkerFigures
 from stress.processes import Household, Look, open_files, resident_bytes, seconds_in_queue
 
-__all__ = ["Witness", "read_status"]
+__all__ = ["ANSWER_SECONDS", "Witness", "read_status"]
 
 _LOOK_SECONDS = 0.05
 _MEASURE_SECONDS = 1.0
 _NAP_SECONDS = 0.02
 _STATUS_SECONDS = 1.0
-_ANSWER_SECONDS = 60.0
-"""A supervisor that has not said how it is by then does nothing any more."""
+ANSWER_SECONDS = 60.0
+"""A supervisor that has not answered one question by then does not answer at all."""
 _STATUS_SHARE = 0.02
 """The supervisor is not to spend more of its time on our questions than this."""
 
@@ -110,10 +110,10 @@ class Witness:
             asked = self._clock()
             life, before = self._life(), self._pids()
             document = None
-            with trio.move_on_after(_ANSWER_SECONDS):
+            with trio.move_on_after(ANSWER_SECONDS):
                 document = await self._connection.ask("status")
             if document is None:
-                what = f"the supervisor did not answer status in {_ANSWER_SECONDS:g} s"
+                what = f"the supervisor did not answer status in {ANSWER_SECONDS:g} s"
                 self._tell(Disordered(t=self._clock(), what=what))
             elif self._life() == life:
                 self._tell(read_status(document, t=self._clock(), life=life, before=before, after=self._pids()))

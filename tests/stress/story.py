@@ -98,6 +98,15 @@ class Story:
     def waiting(self, request: str, session: str = "s", *, state: str = "queued") -> tuple[Waiting, ...]:
         return (Waiting(request, session, "p0", "all workers are busy", state),)
 
+    def pass_over(self, number: int, session: str) -> None:
+        """The session asks, and waits longer than one that asks after it and is served."""
+        self.ask(number, session)
+        self.pass_time(2.0)
+        self.ask(number + 1)
+        self.begin(number + 1, "w2")
+        self.pass_time(2.0)
+        self.pass_time(0.0)
+
     def end(self) -> None:
         self.pass_time(5.0)
         self.tell(Silence)

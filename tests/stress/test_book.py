@@ -87,12 +87,7 @@ def test_nor_do_they_excuse_that_somebody_is_passed_over_in_this_one() -> None:
     story.converse(0, "ada", "w1")
     live_again(story)
     hit(story, "w1", 20.0)
-    story.ask(1, "ada")
-    story.pass_time(2.0)
-    story.ask(2)
-    story.begin(2, "w2")
-    story.pass_time(2.0)
-    story.pass_time(0.0)
+    story.pass_over(1, "ada")
     assert broken_by(story) == ["I5"]
 
 

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,6 +33,18 @@ SMALL = Wish(sessions=12, workers=3, requests=40, rate=20.0)
 
 def told(result: Result) -> list[str]:
     return [f"{violation.invariant}: {violation.what}" for violation in result.violations]
+
+
+@asynccontextmanager
+async def running_target(facts: list[Fact]) -> AsyncIterator[OwnTarget]:
+    """A supervisor under the plan ``SMALL``, and what is told of it."""
+    with tempfile.TemporaryDirectory(prefix="p") as folder, trio.fail_after(25):  # a socket's path is short
+        text = settings_text(make_plan(SMALL), [])
+        target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=facts.append)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(target.run)
+            yield target
+            nursery.cancel_scope.cancel()
 
 
 def clear(result: Result) -> None:
@@ -205,9 +218,9 @@ async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_tol
 async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, seconds in {"driver._PATIENCE": 1.0, "plan._TIMEOUT": 1.0, "running._ANSWER_SECONDS": 1.0}.items():
+    for name, seconds in {"driver._PATIENCE": 1.0, "plan._TIMEOUT": 1.0, "running.ANSWER_SECONDS": 1.0}.items():
         monkeypatch.setattr(f"stress.{name}", seconds)
-    monkeypatch.setattr("stress.witness._ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("stress.witness.ANSWER_SECONDS", 1.0)
     supervisors: list[int] = []
     wrong: list[str] = []
 
@@ -233,15 +246,10 @@ async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_mor
 
 async def test_a_supervisor_that_does_not_end_is_told_of_and_killed() -> None:
     facts: list[Fact] = []
-    with tempfile.TemporaryDirectory(prefix="p") as folder, trio.fail_after(25):  # a socket's path is short
-        text = settings_text(make_plan(SMALL), [])
-        target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=facts.append)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(target.run)
-            assert target.supervisor is not None
-            os.kill(target.supervisor, signal.SIGSTOP)
-            await target.stop(signal.SIGTERM, 0.3)
-            nursery.cancel_scope.cancel()
+    async with running_target(facts) as target:
+        assert target.supervisor is not None
+        os.kill(target.supervisor, signal.SIGSTOP)
+        await target.stop(signal.SIGTERM, 0.3)
     assert [fact.what for fact in facts if isinstance(fact, Disordered)] == [
         "the supervisor runs 0.3 s after it was told to end"
     ]
@@ -252,17 +260,11 @@ async def test_a_supervisor_that_does_not_end_is_told_of_and_killed() -> None:
 
 async def test_that_a_later_one_does_not_start_is_told_and_nobody_waits_for_its_end() -> None:
     facts: list[Fact] = []
-    with tempfile.TemporaryDirectory(prefix="p") as folder, trio.fail_after(25):  # a socket's path is short
-        text = settings_text(make_plan(SMALL), [])
-        target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=facts.append)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(target.run)
-            async with target.ending:
-                await target.kill(signal.SIGKILL)
-                (Path(folder) / "pool.toml").write_text("[pool]\nmaks = 3\n")
-                await target.restart()
-                assert await target.kill(signal.SIGKILL) > 0
-            nursery.cancel_scope.cancel()
+    async with running_target(facts) as target, target.ending:
+        await target.kill(signal.SIGKILL)
+        (target.folder / "pool.toml").write_text("[pool]\nmaks = 3\n")
+        await target.restart()
+        assert await target.kill(signal.SIGKILL) > 0
     assert [fact.what.partition(":")[0] for fact in facts if isinstance(fact, Disordered)] == [
         "the supervisor did not start"
     ]

@@ -276,12 +276,7 @@ def test_a_worker_that_was_suspended_long_ago_is_no_excuse() -> None:
     story.converse(0, "ada")
     story.tell(Injected, fault="F1", action="suspend", worker="w1", pid=1, seconds=20.0)
     story.pass_time(20.0 + 91.0)
-    story.ask(1, "ada")
-    story.pass_time(2.0)
-    story.ask(2)
-    story.begin(2, "w2")
-    story.pass_time(2.0)
-    story.pass_time(0.0)
+    story.pass_over(1, "ada")
     assert broken_by(story) == ["I5"]
 
 
