@@ -80,6 +80,8 @@ def test_a_large_prompt_and_odd_characters_come_through(pi_supervisor: Superviso
 
 def test_two_front_ends_and_the_terminal_share_one_conversation(pi_supervisor: Supervisor) -> None:
     with attach(pi_supervisor, "--session", "shared") as one, attach(pi_supervisor, "--session", "shared") as two:
+        for program in one, two:  # an end is told to those who are there
+            program.ask({"id": "here", "type": "get_state"})
         one.say(prompt("same", "from-one"))
         assert said(two.until(is_end)) == "echo: from-one"
         two.say(prompt("same", "from-two"))
@@ -90,8 +92,8 @@ def test_two_front_ends_and_the_terminal_share_one_conversation(pi_supervisor: S
         one.until(is_end)
         one.until(is_end)
         assert "from-one | from-two" in said(one.until(is_end))
-        assert [line["id"] for line in one.seen if line["type"] == "response"] == ["same"]
-        assert [line["id"] for line in two.seen if line["type"] == "response"] == ["same"]
+        assert [line["id"] for line in one.seen if line["type"] == "response"] == ["here", "same"]
+        assert [line["id"] for line in two.seen if line["type"] == "response"] == ["here", "same"]
 
 
 def test_a_worker_killed_in_mid_run_ends_it_for_whoever_watches_and_the_next_one_goes_on(
