@@ -13,11 +13,16 @@ from typing import Any
 import msgspec
 import psutil
 
-__all__ = ["Supervisor", "gone_within", "marked_processes", "running_supervisor"]
+__all__ = ["Supervisor", "gated", "gone_within", "marked_processes", "running_supervisor"]
 
 POOL = (str(Path(sys.executable).parent / "pool"),)
 _START_LIMIT = 20.0
 _COMMAND_LIMIT = 25.0
+
+
+def gated(gate: Path) -> str:
+    """A prompt of the bundled agent whose turn goes on until the file ``gate`` is there."""
+    return f"TOOL:exec {msgspec.json.encode({'command': f'until [ -e {gate} ]; do sleep 0.05; done'}).decode()}"
 
 
 class Supervisor:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from fixtures.hostile_agent import COMMAND
-from tests.acceptance.supervisor import POOL, Supervisor, gone_within, marked_processes, running_supervisor
+from tests.acceptance.supervisor import POOL, Supervisor, gated, gone_within, marked_processes, running_supervisor
 
 pytestmark = pytest.mark.process
 
@@ -63,11 +63,13 @@ def test_what_goes_wrong_in_a_session_is_in_the_log_too(tmp_path: Path) -> None:
 
 
 def test_a_front_end_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
     with running_supervisor(tmp_path) as supervisor:
-        turn = supervisor.start("prompt", "-s", "alice", "PIECES=40 DELAY=10 first-of-all")
+        turn = supervisor.start("prompt", "-s", "alice", f"first-of-all {gated(gate)}")
         supervisor.wait_for_turn("alice")
         turn.kill()
         turn.communicate(timeout=10)
+        gate.touch()
         assert "first-of-all" in supervisor.prompt("alice", "RECALL")
 
 
@@ -156,10 +158,15 @@ def test_a_socket_whose_file_was_removed_is_bound_anew_at_a_hang_up(tmp_path: Pa
 
 
 def test_a_stop_lets_a_turn_end_and_a_second_signal_hurries(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
     with running_supervisor(tmp_path) as supervisor:
-        polite = supervisor.start("prompt", "-s", "alice", "PIECES=60 DELAY=10 to the end")
+        polite = supervisor.start("prompt", "-s", "alice", gated(gate))
         supervisor.wait_for_turn("alice")
-        assert supervisor.pool("stop").returncode == 0
+        stop = supervisor.start("stop")
+        supervisor.wait_for_log("stopping")
+        gate.touch()
+        stop.communicate(timeout=20)
+        assert stop.returncode == 0
         polite.communicate(timeout=20)
         assert polite.returncode == 0
     with running_supervisor(tmp_path) as supervisor:

@@ -46,10 +46,8 @@ def test_lines_that_are_no_commands_are_answered_as_pi_answers_them(
     for program in (own, attach(pi_supervisor, "--no-session")):
         with program:
             program.say(b"\n".join(lines) + b"\n", {"id": "last", "type": "get_commands"})
-            answers: list[
-                dict[str, Any]
-            ] = []  # in any order: pi takes the next line up before it has answered the last
-            while len(answers) < len(lines):  # all but the empty one, and the last question
+            answers: list[dict[str, Any]] = []  # in any order: pi takes up a line before it has answered the last
+            while len(answers) <= len(lines):  # one for each, and the last question's
                 answers.append(_comparable(program.until(lambda line: bool(line["type"] == "response"))))
             told.append(sorted(answers, key=json.dumps))
             assert program.end()[0] == 0
