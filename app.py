@@ -152,6 +152,8 @@ class Supervisor:
         else:
             if report.killed:
                 self._tell("previous_workers_swept", {"killed": len(report.killed)})
+            if report.left:
+                self._tell("previous_workers_left", {"pids": sorted(set(report.left))})
 
     async def _keep_guard(
         self, launcher: LocalLauncher, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED

@@ -37,6 +37,7 @@ _TROUBLE = frozenset(
     | {
         "hook_failed",
         "prewarm_failed",
+        "previous_workers_left",
         "reload_refused",
         "service_manager_unreachable",
         "sessions_damaged",

@@ -96,8 +96,9 @@ class Cgroup:
         """Kill every process in this cgroup and below, in one step that no fork escapes. It does not wait."""
         return self._write("cgroup.kill", "1")
 
-    def wait_empty(self, deadline: float) -> bool:
-        """Block until no process is left here or below, until ``deadline`` (``time.monotonic``) at most."""
+    def wait_empty(self, timeout: float) -> bool:
+        """Block until no process is left here or below, for ``timeout`` seconds at most; whether none is."""
+        deadline = time.monotonic() + timeout
         try:
             fd = os.open(self.path / "cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

@@ -31,6 +31,22 @@ class ExitWatch:
         else:
             await trio.lowlevel.wait_readable(self._pidfd)
 
+    def has_ended(self) -> bool:
+        """Whether the child has ended; its pid stays taken where the platform can do that."""
+        try:
+            return _look(self._popen) is not None
+        except ChildProcessError:
+            return self._popen.poll() is not None
+
+    def kill_group(self) -> None:
+        """SIGKILL to the process group that the child was started to lead, unless its pid may be another's by now.
+
+        Nobody in there gets away by forking between a look and its signal.
+        """
+        with suppress(ChildProcessError, ProcessLookupError, PermissionError):
+            _look(self._popen)
+            os.killpg(self._popen.pid, signal.SIGKILL)
+
     def signal(self, number: int) -> None:
         """Signal the child; nothing happens if it has ended."""
         if self._pidfd is None:
@@ -47,6 +63,13 @@ class ExitWatch:
             trio.lowlevel.notify_closing(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
+
+
+def _look(popen: subprocess.Popen[bytes]) -> object:
+    """How the child ended, None if it did not; its pid stays taken. ChildProcessError: reaped, or nobody can tell."""
+    if popen.returncode is not None or not hasattr(os, "waitid"):
+        raise ChildProcessError
+    return os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
 
 def _wait_blocking(popen: subprocess.Popen[bytes]) -> None:

@@ -29,8 +29,10 @@ GOODBYE = b"q"
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What a terminal or a service manager sends to everybody; the guard is the one who stays."""
 
-_SWEEP_TIME = 1.8  # of the two seconds after which nothing may be left
-_SETTLE_TIMES = (0.0, 0.05, 0.15)  # seconds; see sweep
+_SWEEP_TIME = 10.0  # seconds that those it found get to die: milliseconds, unless the kernel holds them
+_PATIENCE = 60.0  # seconds until nothing new is waited for
+_SHORTEST_PAUSE = 0.05  # seconds between two looks, doubled each time
+_LONGEST_PAUSE = 1.0
 
 
 def wait_for_end(supervisor: int) -> bool:
@@ -53,21 +55,32 @@ def wait_for_end(supervisor: int) -> bool:
 
 
 def sweep(instance: str, cgroup: Cgroup | None) -> bool:
-    """Kill all that belongs to the instance; True if nothing is left.
+    """Kill all that belongs to the instance; True if nothing is left. Standard input is the pipe to the supervisor.
 
-    Three looks, all empty-handed at the end: a supervisor that is killed while it spawns leaves a child that carries
-    the marker only once it has executed its program, a moment later.
+    A supervisor that is killed while it spawns leaves a child that carries the marker only once it has executed its
+    program. Until then that child holds the other end of the pipe as the supervisor did: as long as somebody holds it,
+    there is another look.
     """
     prefix = f"{instance}:"
     hunt = Hunt(lambda marker: marker.startswith(prefix))
-    deadline = time.monotonic() + _SWEEP_TIME
-    left: tuple[int, ...] = ()
-    for pause in _SETTLE_TIMES:
-        select.poll().poll(pause * 1000)
+    deadline = time.monotonic() + _PATIENCE
+    pause = 0.0
+    while True:
+        is_settled = _is_pipe_closed(pause)  # asked before the look, which so is the last one that is needed
         if cgroup is not None:
             cgroup.kill()
-        left = hunt.kill_all(deadline).left
-    return not left and (cgroup is None or (cgroup.wait_empty(deadline) and cgroup.remove()))
+        left = hunt.kill_all(_SWEEP_TIME).left
+        if (is_settled and not left) or time.monotonic() >= deadline:
+            break
+        pause = min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, 2 * pause))
+    return not left and (cgroup is None or (cgroup.wait_empty(_SWEEP_TIME) and cgroup.remove()))
+
+
+def _is_pipe_closed(pause: float) -> bool:
+    """Wait for the end of the pipe at standard input, ``pause`` seconds at most; whether nobody can write to it."""
+    poll = select.poll()
+    poll.register(0, 0)  # an end of it is told also to those who do not ask
+    return any(what & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, what in poll.poll(pause * 1000))
 
 
 def main(instance: str, supervisor: str, cgroup: str = "") -> int:

@@ -106,13 +106,20 @@ class Hunt:
         """Remember one process by name."""
         self._noted.add(quarry)
 
-    def kill_all(self, deadline: float) -> SweepReport:
-        """Kill all that is noted, marked, or descends from either; blocks until ``deadline`` (``time.monotonic``)."""
+    def kill_all(self, timeout: float) -> SweepReport:
+        """Kill all that is noted, marked, or descends from either; blocks for ``timeout`` seconds at most.
+
+        Its time begins when there is something to kill, and each batch gets ``_BATCH_TIME`` in any case: a hunter that
+        was held up itself must not leave without a strike.
+        """
         prey = self._find()
-        while prey and time.monotonic() < deadline:
+        deadline = time.monotonic() + timeout
+        while prey:
             for start in range(0, len(prey), _BATCH):
-                self._strike(prey[start : start + _BATCH], deadline)
+                self._strike(prey[start : start + _BATCH])
             prey = self._find()
+            if time.monotonic() >= deadline:
+                break
         return SweepReport(tuple(sorted(self._killed)), tuple(quarry.pid for quarry in prey))
 
     def _find(self) -> list[Quarry]:
@@ -144,8 +151,8 @@ class Hunt:
         marker = marker_of(pid)
         return marker is not None and self._matches(marker)
 
-    def _strike(self, batch: Iterable[Quarry], deadline: float) -> None:
-        """Kill a batch and wait until it is dead, or the deadline."""
+    def _strike(self, batch: Iterable[Quarry]) -> None:
+        """Kill a batch and wait until it is dead, for ``_BATCH_TIME`` at most."""
         with ExitStack() as stack:
             dying: list[int] = []
             lingering = False
@@ -160,14 +167,15 @@ class Hunt:
                     dying.append(pidfd)
                 else:
                     lingering = True
-            _await_death(dying, min(deadline, time.monotonic() + _BATCH_TIME), lingering=lingering)
+            _await_death(dying, lingering=lingering)
 
 
-def _await_death(pidfds: list[int], deadline: float, *, lingering: bool) -> None:
+def _await_death(pidfds: list[int], *, lingering: bool) -> None:
     """Wait until every pidfd tells the end of its process; for those that have none, as long as a death may take."""
+    deadline = time.monotonic() + _BATCH_TIME
     poll = select.poll()
     if lingering:
-        poll.poll(min(_RECHECK, max(0.0, deadline - time.monotonic())) * 1000)
+        poll.poll(_RECHECK * 1000)
     for pidfd in pidfds:
         poll.register(pidfd, select.POLLIN)
     waiting = set(pidfds)
@@ -177,13 +185,13 @@ def _await_death(pidfds: list[int], deadline: float, *, lingering: bool) -> None
             waiting.discard(pidfd)
 
 
-def kill_marked(matches: Callable[[str], bool], deadline: float) -> SweepReport:
-    """Kill every process whose marker matches, and its descendants; blocks until ``deadline`` at most."""
-    return Hunt(matches).kill_all(deadline)
+def kill_marked(matches: Callable[[str], bool], timeout: float) -> SweepReport:
+    """Kill every process whose marker matches, and its descendants; blocks as ``Hunt.kill_all`` does."""
+    return Hunt(matches).kill_all(timeout)
 
 
-def kill_listed(entries: Iterable[ProcessIdentity], deadline: float) -> SweepReport:
-    """Kill the listed processes and all that carries their markers; blocks until ``deadline`` at most.
+def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepReport:
+    """Kill the listed processes and all that carries their markers; blocks as ``Hunt.kill_all`` does.
 
     A pid is signalled only if boot id, start time and marker are those of the list; any other living process that has
     such a pid now is reported as a stranger.
@@ -200,4 +208,4 @@ def kill_listed(entries: Iterable[ProcessIdentity], deadline: float) -> SweepRep
             hunt.note_descendants(entry.pid)
         else:
             strangers.append(entry.pid)
-    return hunt.kill_all(deadline) + SweepReport(strangers=tuple(strangers))
+    return hunt.kill_all(timeout) + SweepReport(strangers=tuple(strangers))

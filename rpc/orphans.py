@@ -9,7 +9,6 @@ import ctypes
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -80,13 +79,13 @@ class Reaper:
 
 async def sweep(entries: Iterable[ProcessIdentity], *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
     """Kill the listed processes and all that carries their markers, where boot id, start time and marker agree."""
-    return await trio.to_thread.run_sync(kill_listed, list(entries), time.monotonic() + timeout)
+    return await trio.to_thread.run_sync(kill_listed, list(entries), timeout)
 
 
 async def sweep_instance(instance: str, *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
     """Kill everything that carries a marker of this supervisor instance, repeatedly until nothing is left."""
     prefix = f"{instance}:"
-    return await trio.to_thread.run_sync(kill_marked, lambda m: m.startswith(prefix), time.monotonic() + timeout)
+    return await trio.to_thread.run_sync(kill_marked, lambda marker: marker.startswith(prefix), timeout)
 
 
 async def sweep_adopted(children: ChildRegistry, *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
@@ -97,7 +96,7 @@ async def sweep_adopted(children: ChildRegistry, *, timeout: float = 2.0) -> Swe
     hunt = Hunt(lambda _: False)
     for stat in _adopted(children):
         hunt.note(Quarry.of(stat))
-    return await trio.to_thread.run_sync(hunt.kill_all, time.monotonic() + timeout)
+    return await trio.to_thread.run_sync(hunt.kill_all, timeout)
 
 
 async def sweep_previous(path: Path, *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
@@ -115,6 +114,6 @@ async def sweep_previous(path: Path, *, timeout: float = 2.0) -> SweepReport:  #
         cgroup.kill()
     report = await sweep(state.workers, timeout=timeout) + await sweep_instance(state.instance, timeout=timeout)
     if cgroup is not None:
-        await trio.to_thread.run_sync(cgroup.wait_empty, time.monotonic() + timeout)
+        await trio.to_thread.run_sync(cgroup.wait_empty, timeout)
         cgroup.remove()
     return report

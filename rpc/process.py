@@ -6,7 +6,6 @@ is killed at once. No process outlives ``supervise``.
 """
 
 import os
-import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from signal import SIGCONT, SIGKILL, SIGTERM
@@ -29,8 +28,9 @@ from wire.veil import Veil
 
 __all__ = ["Rung", "WorkerProcess"]
 
+_LOOK_TIME = 2.0  # seconds that a look at its descendants may wait for a thread before the worker is killed anyway
 _SWEEP_TIME = 2.0  # seconds that what a worker left behind gets to die of SIGKILL
-_END_TIME = 5.0  # seconds for the whole burial; a process in uninterruptible sleep may need more and is left
+_END_TIME = 5.0  # seconds that the worker itself gets; in uninterruptible sleep it may need more and is left
 
 T = TypeVar("T")
 
@@ -275,27 +275,29 @@ class WorkerProcess:
         await self._in_thread(self._hunt.note_descendants, self.pid)
 
     async def _bury(self) -> None:
-        """Kill if need be, reap, tell everybody, then kill what is left; shielded, within ``_END_TIME``."""
+        """Kill if need be, reap, tell everybody, then kill what is left; shielded.
+
+        Each step is limited by itself, and none is left out because another one was late.
+        """
         try:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _END_TIME):
-                if not self._has_ended():
-                    await self._note_descendants()
+            with trio.CancelScope(shield=True):
+                if not self._watch.has_ended():
+                    with trio.move_on_after(_LOOK_TIME):
+                        await self._note_descendants()
                     self._step(Rung.KILL, SIGKILL)
-                    await self._watch.wait()
+                    with trio.move_on_after(_END_TIME):
+                        await self._watch.wait()
                 self._finish()
                 self.remains = await self._in_thread(self._kill_remains)
         finally:
             self._finish()
             self._buried.set()
 
-    def _has_ended(self) -> bool:
-        """Reaps, if there is something to reap: the one place where it happens."""
-        return self._popen.poll() is not None
-
     def _finish(self) -> None:
         """Reap, keep the last words, close everything, tell everybody; once."""
         if self._exited.is_set():
             return
+        self._watch.kill_group()  # the last time that its number is surely the worker's
         code = self._popen.poll()
         self._status = ExitStatus() if code is None else ExitStatus.from_returncode(code)
         self._children.forget(self.pid)
@@ -310,12 +312,11 @@ class WorkerProcess:
 
     def _kill_remains(self) -> SweepReport:
         """Everything that carries the marker, descends from the worker, or sits in its cgroup (runs in a thread)."""
-        deadline = time.monotonic() + _SWEEP_TIME
         if self._cgroup is not None:
             self._cgroup.kill()
-        report = self._hunt.kill_all(deadline)
+        report = self._hunt.kill_all(_SWEEP_TIME)
         if self._cgroup is not None:
-            self._cgroup.wait_empty(deadline)
+            self._cgroup.wait_empty(_SWEEP_TIME)
             self._cgroup.remove()
         return report
 

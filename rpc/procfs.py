@@ -6,7 +6,7 @@ not be read, or on a platform without /proc.
 """
 
 import os
-import select
+import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -30,7 +30,8 @@ MARKER_VARIABLE = "POOL_WORKER_ID"
 
 _EXITING = 0x4  # flags in /proc/PID/stat
 _KERNEL_THREAD = 0x200000
-_LOOKS = 20  # a millisecond apart
+_PATIENCE = 1.0  # seconds that a process may take inside exec
+_PAUSE = 0.001  # seconds between two looks at it
 _READ_SIZE = 64 * 1024
 _LARGEST_ENVIRONMENT = 8 * 1024 * 1024  # the kernel allows arguments and environment together 6 MiB
 
@@ -88,22 +89,22 @@ def marker_of(pid: int) -> str | None:
     """The marker in the environment that the process was started with; None for a zombie, which has none any more.
 
     Inside exec a process has left one program's memory and not yet entered the next one's, and its environment reads
-    as empty (this begins before the parent's vfork returns). Such a process is waited for, 20 ms at most: so this may
-    block.
+    as empty (this begins before the parent's vfork returns). Such a process is waited for, ``_PATIENCE`` at most, for
+    it may have to wait for a CPU in there: so this may block.
     """
     is_settled = False
-    for _ in range(_LOOKS):
+    deadline = time.monotonic() + _PATIENCE
+    while True:
         try:
             environment = _read_file(f"/proc/{pid}/environ")
         except OSError:
             return None  # gone, or not ours to look at
-        if environment or is_settled:
+        if environment or is_settled or time.monotonic() >= deadline:
             return parse_marker(environment)
         stat = read_stat(pid)
         is_settled = stat is None or not stat.is_bare  # if so it needs a second look: exec may just have ended
         if not is_settled:
-            select.poll().poll(1)
-    return None
+            time.sleep(_PAUSE)
 
 
 def parse_marker(environment: bytes) -> str | None:

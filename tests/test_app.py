@@ -11,6 +11,7 @@ import pytest
 from app import Supervisor, run
 from doors.live import Narrator
 from doors.notify import ServiceManager
+from rpc.hunt import SweepReport
 from settings import Settings
 
 Told = list[tuple[str, Any]]
@@ -51,6 +52,20 @@ def told(supervisor: Supervisor) -> Callable[[str, dict[str, Any]], Told]:
         return bus.told
 
     return tell
+
+
+async def test_what_an_earlier_supervisor_left_and_would_not_die_is_told(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: Told = []
+
+    async def sweep(_: Path) -> SweepReport:
+        return SweepReport(killed=(7,), left=(9, 8, 9))
+
+    monkeypatch.setattr("app.sweep_previous", sweep)
+    monkeypatch.setattr(supervisor, "_tell", lambda event, data: told.append((event, data)))
+    await supervisor._sweep_previous(supervisor._data_dir / "workers.json")
+    assert told == [("previous_workers_swept", {"killed": 1}), ("previous_workers_left", {"pids": [8, 9]})]
 
 
 def test_a_disk_that_refuses_is_told_as_an_error_with_its_reason(

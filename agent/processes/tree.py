@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
@@ -27,6 +28,10 @@ KILL_PATIENCE = 5.0
 """Seconds to wait for the end after SIGKILL; longer only for a process stuck in the kernel."""
 _STAT_BYTES = 4 * 1024
 _ENVIRON_BYTES = 256 * 1024
+_FLAGS, _ENV_END = 6, 48  # fields of /proc/PID/stat, counted from the state
+_EXITING = 0x4  # a flag
+_EXEC_PATIENCE = 0.25  # seconds that a process may take inside exec
+_EXEC_PAUSE = 0.001
 
 
 class Leader:
@@ -175,7 +180,20 @@ def _add_descendants(members: set[int], children: dict[int, list[int]]) -> None:
 def _is_marked(row: _Row, members: Collection[int], oldest: int, mark: bytes) -> bool:
     if row.pid in members or row.started < oldest or row.state in {"Z", "X"}:
         return False
-    return mark in _read(f"/proc/{row.pid}/environ", _ENVIRON_BYTES).split(b"\0")
+    return mark in _environment(row.pid).split(b"\0")
+
+
+def _environment(pid: int) -> bytes:
+    """What it was started with. Inside exec that reads as empty for a moment, which is waited for: this may block."""
+    is_settled = False
+    deadline = time.monotonic() + _EXEC_PATIENCE
+    while True:
+        environment = _read(f"/proc/{pid}/environ", _ENVIRON_BYTES)
+        if environment or is_settled or time.monotonic() >= deadline:
+            return environment
+        is_settled = not _is_bare(pid)  # if so it needs a second look: exec may just have ended
+        if not is_settled:
+            time.sleep(_EXEC_PAUSE)
 
 
 def _process_table() -> Iterator[_Row]:
@@ -192,8 +210,19 @@ def _has_session(pid: int) -> bool:
         return False
 
 
+def _is_bare(pid: int) -> bool:
+    """Whether it lives and has no environment set up: it has left one program and not yet entered the next."""
+    fields = _fields(pid)
+    return len(fields) > _ENV_END and int(fields[_ENV_END]) == 0 and not int(fields[_FLAGS]) & _EXITING
+
+
+def _fields(pid: int, most: int = -1) -> list[bytes]:
+    """What ``/proc/PID/stat`` tells after the command name, which may contain anything; empty: it is gone."""
+    return _read(f"/proc/{pid}/stat", _STAT_BYTES).rpartition(b")")[2].split(None, most)
+
+
 def _row(pid: int) -> _Row | None:
-    fields = _read(f"/proc/{pid}/stat", _STAT_BYTES).rpartition(b")")[2].split(None, 20)
+    fields = _fields(pid, 20)
     if not fields:
         return None
     return _Row(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from rpc import guard_main
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.guard import Guard, keep_guard
-from rpc.procfs import read_stat
+from rpc.procfs import MARKER_VARIABLE, read_stat
 from rpc.transport import ExitStatus
 from tests.rpc.procs import LIMIT, is_alive, open_fds, running, spec_of, wait_dead
 
@@ -77,8 +77,23 @@ def supervisor(instance: str, kind: str) -> Iterator[tuple[subprocess.Popen[byte
         process.stdout.close()
 
 
+def wait_until_it_waits(guard: int) -> None:
+    """It opens its pidfd last of all; until then it may hold what Python reads when it starts."""
+    while not any("[pidfd]" in link for link in links_of(guard)):
+        time.sleep(0.01)
+
+
+def links_of(pid: int) -> list[str]:
+    """What the file descriptors of a process refer to."""
+    links = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since
+            links.append(str(entry.readlink()))
+    return links
+
+
 @pytest.mark.parametrize("kind", ["marker", "cgroup"])
-def test_a_killed_supervisor_takes_everything_along_within_two_seconds(kind: str) -> None:
+def test_a_killed_supervisor_takes_everything_along(kind: str) -> None:
     instance = secrets.token_hex(8)
     cgroup = Cgroup.for_instance(instance) if kind == "cgroup" else None
     if kind == "cgroup" and cgroup is None:
@@ -87,10 +102,8 @@ def test_a_killed_supervisor_takes_everything_along_within_two_seconds(kind: str
         assert len(pids) == 4
         assert all(map(is_alive, [guard, *pids]))
         process.kill()
-        start = time.monotonic()
-        assert wait_dead(pids, 2) == []
-        assert time.monotonic() - start < 2
-        assert wait_dead([guard], 5) == []
+        assert wait_dead(pids, LIMIT) == []
+        assert wait_dead([guard], LIMIT) == []
         assert cgroup is None or not cgroup.path.exists()
 
 
@@ -102,12 +115,13 @@ def test_the_guard_does_not_mind_the_signals_of_a_terminal() -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(guard, number)
         process.kill()
-        assert wait_dead(pids, 2) == []
+        assert wait_dead(pids, LIMIT) == []
 
 
 def test_the_guard_holds_nothing_of_the_supervisors_and_is_small() -> None:
     with supervisor(secrets.token_hex(8), "marker") as (process, guard, _):
         assert process.poll() is None
+        wait_until_it_waits(guard)
         files = {entry.name: str(entry.readlink()) for entry in Path(f"/proc/{guard}/fd").iterdir()}
         assert files.pop("0").startswith("pipe:")
         assert {files.pop("1"), files.pop("2")} == {"/dev/null"}
@@ -187,4 +201,20 @@ os.read(0, 1)
             parent.wait()
             parent.stdout.close()
             parent.stdin.close()
-        assert wait_dead([guard], 5) == []
+        assert wait_dead([guard], LIMIT) == []
+
+
+def test_as_long_as_somebody_holds_the_pipe_the_guard_looks_again() -> None:
+    """That somebody is a worker between fork and exec, which has no marker yet."""
+    instance = secrets.token_hex(8)
+    reading, writing = os.pipe()
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as supervisor:
+        supervisor.wait()
+    command = [sys.executable, "-I", "-S", guard_main.__file__, instance, str(supervisor.pid)]
+    with subprocess.Popen(command, stdin=reading) as guard:
+        os.close(reading)
+        assert wait_dead([guard.pid], 1) == [guard.pid]
+        with subprocess.Popen(["/bin/sleep", "600"], env={MARKER_VARIABLE: f"{instance}:w1"}) as late:
+            os.close(writing)
+            assert late.wait(LIMIT) == -signal.SIGKILL
+        assert guard.wait(LIMIT) == 0

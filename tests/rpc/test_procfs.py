@@ -95,6 +95,14 @@ def test_the_marker_can_be_read_from_the_moment_of_the_spawn() -> None:
             child.kill()
 
 
+def test_a_process_that_waits_for_a_cpu_inside_exec_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = iter([b""] * 100 + [f"{MARKER_VARIABLE}=abc:w1".encode()])
+    inside = parse_stat(b"42 (x) " + FIELDS.format(flags=4194560, env_end=0).encode())
+    monkeypatch.setattr("rpc.procfs._read_file", lambda _: next(texts))
+    monkeypatch.setattr("rpc.procfs.read_stat", lambda _: inside)
+    assert marker_of(1) == "abc:w1"
+
+
 @pytest.mark.process
 def test_an_environment_that_is_empty_for_good_is_not_waited_for() -> None:
     with subprocess.Popen(["/bin/sh", "-c", "echo; read x"], stdin=-1, stdout=-1, env={}) as child:

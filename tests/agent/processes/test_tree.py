@@ -1,5 +1,6 @@
 """Stopping a tree that does not want to be stopped."""
 
+import itertools
 import signal
 from types import SimpleNamespace
 from typing import Any
@@ -36,3 +37,24 @@ async def test_what_forks_between_the_look_and_the_signal_is_looked_for_again(
     assert sent == [signal.SIGTERM, *[signal.SIGKILL] * 4]
     assert trio.current_time() == 7
     assert reaped == [True]
+
+
+@pytest.mark.parametrize(
+    ("flags", "looks", "is_found"),
+    [(4194560, 100, True), (4194564, 2, False), (4194560, 10**9, False)],
+    ids=["waits for a CPU inside exec", "dying", "never comes out"],
+)
+def test_a_process_inside_exec_is_asked_for_its_mark_again(
+    monkeypatch: pytest.MonkeyPatch, flags: int, looks: int, *, is_found: bool
+) -> None:
+    fields = ["S", *["1"] * 5, str(flags), *["0"] * 45]
+    files = {
+        "/proc/7/stat": itertools.repeat(f"7 (x) {' '.join(fields)}".encode()),
+        "/proc/7/environ": itertools.chain(
+            itertools.repeat(b"", looks), itertools.repeat(b"A=1\0AGENT_EXEC_ID=mine\0")
+        ),
+    }
+    monkeypatch.setattr(tree, "_read", lambda path, _: next(files[path]))
+    monkeypatch.setattr(tree, "_EXEC_PATIENCE", 0.25 if looks > 100 else 20)
+    row = tree._Row(7, "S", 1, 7, 7, 5)
+    assert tree._is_marked(row, (), 0, b"AGENT_EXEC_ID=mine") is is_found
