@@ -1,6 +1,7 @@
 """A registry that runs, what it told, and how to look for processes."""
 
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,10 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 
 
 class Bench:
-    """Calls tools as the runner does, over one registry; ``changes``, ``notices`` and ``shown`` are what was told."""
+    """Calls tools as the runner does, over one registry; ``changes``, ``notices`` and ``shown`` are what was told.
+
+    ``mark`` is a word of its own for the environment of its commands, whatever else runs on the machine.
+    """
 
     def __init__(self, **options: Any) -> None:
         self.changes: list[int] = []
@@ -27,6 +31,7 @@ class Bench:
         self.shown_something = trio.Event()
         options = {"limits": QUICK, **options}
         self.registry = ProcessRegistry(on_change=self.changes.append, on_exit=self.notices.append, **options)
+        self.mark = secrets.token_hex(8)
         self.cwd = os.path.realpath(".")
         self.outputs = os.path.realpath("../outputs")
 
@@ -54,6 +59,13 @@ class Bench:
         assert session is not None
         with trio.fail_after(20):
             await session.ended.wait()
+
+    async def until_shown(self, tail: str) -> None:
+        """Wait until exactly this was told of what a command has said."""
+        with trio.fail_after(20):
+            while tail not in self.shown:
+                self.shown_something = trio.Event()
+                await self.shown_something.wait()
 
     def _report(self, report: dict[str, Any]) -> None:
         self.shown.append(report["tail"])
