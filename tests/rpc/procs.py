@@ -19,16 +19,19 @@ from rpc.spawn import WorkerSpec, worker_environment
 
 LIMIT = 20  # seconds that no wait of these tests comes near
 
-# A worker's tool that leaves no trace of descent: two forks, a session of its own, all pipes kept. Prints its pid.
+# A worker's tool that leaves no trace of descent: two forks, a session of its own, all pipes kept. Its pid is printed
+# once the process in the middle is gone, too.
 DOUBLE_FORK = """
 import os, time
+told, tell = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        os.write(1, b"%d\\n" % os.getpid())
+        os.write(tell, b"%d\\n" % os.getpid())
         time.sleep(600)
     os._exit(0)
 os.wait()
+os.write(1, os.read(told, 32))
 """
 
 

@@ -97,7 +97,8 @@ async def test_an_abort_that_ends_the_worker_is_the_only_rung() -> None:
 
 @pytest.mark.parametrize("answer", ["never", "refused"])
 async def test_an_abort_that_does_not_help_costs_no_more_than_its_grace(answer: str) -> None:
-    async with running(spec_of(ENDS_AT_EOF), settings=QUICK) as process:
+    settings = RpcSettings(abort_grace=Seconds(0.15), eof_grace=Seconds(60), term_grace=Seconds(60))
+    async with running(spec_of(ENDS_AT_EOF), settings=settings) as process:
         await read_line(process)
 
         async def abort() -> None:
@@ -110,7 +111,11 @@ async def test_an_abort_that_does_not_help_costs_no_more_than_its_grace(answer: 
 
 
 async def test_a_suspended_worker_is_told_and_still_acts_on_sigterm() -> None:
-    code = "import signal, sys; signal.signal(15, lambda *_: sys.exit(5)); print(1, flush=True); signal.pause()"
+    code = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print(1, flush=True); signal.sigwait({signal.SIGTERM}); sys.exit(5)
+"""
     async with running(spec_of(code), settings=PATIENT) as process:
         await read_line(process)
         await _suspend(process.pid)
