@@ -73,7 +73,8 @@ async def test_flushing_with_nothing_to_write_asks_nothing_of_the_disk(path: Pat
 
 
 async def test_all_who_flush_while_a_commit_is_under_way_share_the_next_one(path: Path, disk: Disk) -> None:
-    async with a_store(path, disk=disk) as store, trio.open_nursery() as nursery:
+    settings = StoreSettings(stall=Seconds(1000))
+    async with a_store(path, disk=disk, settings=settings) as store, trio.open_nursery() as nursery:
         before = disk.commits
         done = []
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import trio
 
 from store import EventRow, RunRow, RunState, StoreSettings, open_store
+from wire.units import Seconds
 
 
 def say(*words: object) -> None:
@@ -17,7 +18,8 @@ def say(*words: object) -> None:
 
 async def live(path: Path) -> None:
     """Say ``first SEQ CLEAN``, then for ever ``flushed SEQ``."""
-    async with open_store(path, StoreSettings(), on_trouble=lambda *told: say("trouble", *told)) as store:
+    settings = StoreSettings(stall=Seconds(1000))
+    async with open_store(path, settings, on_trouble=lambda *told: say("trouble", *told)) as store:
         seq = store.loaded.first_seq
         say("first", seq, store.loaded.was_clean)
         while True:
