@@ -103,12 +103,21 @@ def test_a_conversation_in_the_terminal_can_be_continued(capsys: pytest.CaptureF
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_the_commands_that_it_runs(number: signal.Signals) -> None:
     os.mkfifo("pid")
-    command = 'TOOL:exec {"command":"echo $$ > pid; exec sleep 60"}'
+    command = 'TOOL:exec {"command":"echo $$ > pid; exec sleep 60","yield_ms":120000}'
     with subprocess.Popen([*AGENT, "-p", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         pid = int(Path("pid").read_text())
         process.send_signal(number)
-        assert process.wait(8) == 128 + number  # it would go to the background, and the run end, after 10 s
+        assert process.wait(25) == 128 + number
         assert not Path(f"/proc/{pid}").exists()
+
+
+# The agent, with all patience for a command that shall end.
+PATIENT = """
+import runpy
+from agent.processes import tree
+tree.TERM_GRACE = 1000.0
+runpy.run_module("agent", run_name="__main__")
+"""
 
 
 @pytest.mark.process
@@ -117,13 +126,14 @@ def test_a_second_signal_does_not_wait_for_a_command_that_will_not_end() -> None
     command = "trap '' TERM; echo $$ > pid; while :; do read x < never; done"
     os.mkfifo("never")
     prompt = f'TOOL:exec {{"command":"{command}"}}'
-    with subprocess.Popen([*AGENT, "-p", prompt], stderr=subprocess.PIPE, text=True) as process:
+    line = [sys.executable, "-P", "-c", PATIENT, *QUIET, "-p", prompt]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
         pid = int(Path("pid").read_text())
         assert process.stderr is not None
         process.send_signal(signal.SIGINT)
         assert any("! aborting" in line for line in process.stderr)
         process.send_signal(signal.SIGINT)
-        assert process.wait(4) == 130  # the patience with the command alone would be 5 s
+        assert process.wait(25) == 130
         assert not Path(f"/proc/{pid}").exists()
 
 

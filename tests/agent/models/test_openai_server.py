@@ -130,7 +130,7 @@ async def test_an_answer_that_is_too_long_for_its_server_says_so(opens: Opens) -
 
 
 async def test_calls_share_a_connection(server: FakeOpenAI, opens: Opens) -> None:
-    model = opens()
+    model = opens(patience=Patience(end=20))
     server.seen.clear()
     for text in ("one", "two", "STATUS=500x1 three", "STATUS=500x1 three", "WHOLE four"):
         try:
@@ -228,7 +228,7 @@ async def test_failures_say_what_happened_and_whether_it_may_pass(
     assert failure.value.transient == transient
 
 
-@pytest.mark.parametrize(("asked", "low", "high"), [("7", 7, 7), ("date9", 6, 9), ("0.5", 0.5, 0.5)])
+@pytest.mark.parametrize(("asked", "low", "high"), [("7", 7, 7), ("date900", 600, 900), ("0.5", 0.5, 0.5)])
 async def test_when_to_come_again_is_passed_on(asked: str, low: float, high: float, opens: Opens) -> None:
     error = await failure_of(opens(), f"STATUS=429 RETRY_AFTER={asked}")
     assert error.retry_after is not None
