@@ -1,6 +1,7 @@
 """What a local worker is started with."""
 
 import os
+import secrets
 from pathlib import Path
 
 import msgspec
@@ -32,14 +33,15 @@ async def test_a_worker_inherits_what_is_let_through_its_profile_and_its_marker_
 ) -> None:
     monkeypatch.setenv("SOME_SECRET", "of the supervisor")
     profiles = ProfilesSettings(agents={"main": AgentSettings(env={"MINE": "yes"})})
-    launcher = LocalLauncher(data_dir=tmp_path / "data", instance="test", base_env=os.environ)
+    instance = secrets.token_hex(8)
+    launcher = LocalLauncher(data_dir=tmp_path / "data", instance=instance, base_env=os.environ)
     try:
         with trio.fail_after(25):
             found = await environment_of_a_tool(launcher, profiles, tmp_path)
     finally:
         launcher.close()
     assert found["MINE"] == "yes"
-    assert found["POOL_WORKER_ID"] == "test:w1"
+    assert found["POOL_WORKER_ID"] == f"{instance}:w1"
     assert "SOME_SECRET" not in found
     assert "POOL_WORKER_PARENT" not in found
 

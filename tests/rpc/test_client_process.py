@@ -1,6 +1,7 @@
 """The client over real processes: pipes, an exit race, a worker that never reads."""
 
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,7 +39,7 @@ async def client_of(program: str) -> AsyncIterator[RpcClient]:
     settings = RpcSettings(eof_grace=Seconds(0.5), request_timeout=Seconds(10))
     spec = WorkerSpec(
         worker_id="w1",
-        marker="test-client:w1",
+        marker=f"{secrets.token_hex(8)}:w1",
         argv=(sys.executable, "-I", "-S", "-c", program),
         env=(("PATH", os.environ["PATH"]),),
         cwd="/",

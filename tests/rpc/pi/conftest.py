@@ -61,11 +61,15 @@ def start_pi(pi_command: str, shared_home: Path, tmp_path: Path) -> StartPi:
 
     @asynccontextmanager
     async def start(
-        *flags: str, name: str = "w1", source: Path | None = None, ready: bool = True
+        *flags: str,
+        name: str = "w1",
+        source: Path | None = None,
+        ready: bool = True,
+        settings: RpcSettings | None = None,
     ) -> AsyncIterator[PiWorker]:
         root = tmp_path / name
         (root / "work").mkdir(parents=True)
-        settings, marker = RpcSettings(), f"{secrets.token_hex(8)}:{name}"
+        settings, marker = settings or RpcSettings(), f"{secrets.token_hex(8)}:{name}"
         with PrivateHome(source or shared_home, root / "home", root / "sessions") as home, trio.fail_after(LIMIT):
             environment = worker_environment(settings, os.environ, {**home.environ, "HOME": str(root)}.items(), marker)
             spec = WorkerSpec(

@@ -12,10 +12,12 @@ import trio
 
 from errors import WorkerExited, WorkerRefused
 from rpc.client import RpcClient
+from rpc.settings import RpcSettings
 from rpc.subscription import Subscription
 from rpc.turn import open_turn
 from tests.rpc.pi.conftest import LIMIT, StartPi
 from wire.messages import PromptResult, SessionResult, StateResult
+from wire.units import Seconds
 
 pytestmark = [pytest.mark.real_pi, pytest.mark.process]
 
@@ -258,7 +260,7 @@ async def test_a_pi_that_cannot_start_ends_with_its_reason(start_pi: StartPi) ->
 
 
 async def test_nothing_is_lost_when_stdin_is_closed_after_the_last_answer(start_pi: StartPi) -> None:
-    async with start_pi("--no-session") as pi:
+    async with start_pi("--no-session", settings=RpcSettings(eof_grace=Seconds(20))) as pi:
         result = await prompt(pi.client, "CHUNKS=300")
         status = await pi.process.stop()
         assert result.text.endswith("word00299 ")
