@@ -125,7 +125,7 @@ async def test_the_good_worker_ends_with_its_stdin_and_at_sigterm() -> None:
 
 
 async def test_it_ends_by_itself_when_its_lifetime_is_over() -> None:
-    async with started("--behaviour", "ignore-eof", "--lifetime", "1") as worker:
+    async with started("--behaviour", "ignore-eof", "--lifetime", "1", ready=False) as worker:
         assert await ended(worker) == -signal.SIGALRM
 
 
@@ -143,6 +143,16 @@ async def test_only_the_first_process_misbehaves_where_that_is_asked_for(tmp_pat
     async with started(*arguments, ready=False) as worker:
         assert await ended(worker) == 1
     async with started(*arguments) as worker:
+        assert await worker.ask("ping") == {}
+
+
+async def test_it_misbehaves_only_while_there_is_a_file_where_that_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "now"
+    async with started("--behaviour", "refuse", "--on", "ping", "--while", str(file)) as worker:
+        assert await worker.ask("ping") == {}
+        file.touch()
+        assert "error" in await worker.answer(await worker.send("ping"))
+        file.unlink()
         assert await worker.ask("ping") == {}
 
 
@@ -250,9 +260,12 @@ async def test_a_grandchild_outlives_its_parent(behaviour: str, tmp_path: Path) 
             worker.process.kill()
             await ended(worker)
             signal.pidfd_send_signal(grandchild, 0)  # raises where it is gone
-            with trio.move_on_after(0.2) as scope:
+            if behaviour == "grandchild":
                 await worker.rest()
-            assert scope.cancelled_caught == (behaviour == "grandchild-holds-stdout")
+            else:
+                with trio.move_on_after(0.2) as scope:
+                    await worker.rest()
+                assert scope.cancelled_caught
         finally:
             signal.pidfd_send_signal(grandchild, signal.SIGKILL)
             os.close(grandchild)
