@@ -8,20 +8,40 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import trio
 
 import fixtures.hostile_agent as hostile
 from errors import PoolError
 from pool import LocalLauncher, Pool, PoolSettings
+from pool.life import WorkerLife
+from pool.stimuli import Reconfigure
 from profiles import AgentSettings, CapabilityProfile, ProfilesSettings, build_profile
 from rpc.settings import RpcSettings
 from tests.rpc.procs import open_fds
 from wire.units import Seconds
 
-__all__ = ["RPC", "Events", "HostilePool", "counted_children", "hostile_pool", "no_room_for_descriptors", "profile_of"]
+__all__ = [
+    "HASTY_RPC",
+    "IMPATIENT_PINGS",
+    "POOL",
+    "QUICK_PINGS",
+    "RPC",
+    "TIME_LIMIT",
+    "Events",
+    "HostilePool",
+    "counted_children",
+    "hostile_pool",
+    "no_room_for_descriptors",
+    "profile_of",
+    "until_suspended",
+]
 
-TIME_LIMIT = 15
-RPC = RpcSettings(request_timeout=Seconds(5), abort_grace=Seconds(0.2), eof_grace=Seconds(0.2), term_grace=Seconds(0.2))
+TIME_LIMIT = 60
+"""Seconds that a pool may live; a test's own limit lies above, so that the pool's end is still seen."""
+RPC = RpcSettings(request_timeout=Seconds(20), abort_grace=Seconds(10), eof_grace=Seconds(0.2), term_grace=Seconds(0.2))
+HASTY_RPC = msgspec.structs.replace(RPC, abort_grace=Seconds(0.2))
+"""For a worker that cannot be aborted; a good one that is held up would be killed."""
 POOL = PoolSettings(
     min=0,
     max=2,
@@ -30,15 +50,17 @@ POOL = PoolSettings(
     backoff_min=Seconds(0.01),
     backoff_max=Seconds(0.05),
     breaker_failures=3,
-    start_timeout=Seconds(5),
-    reset_timeout=Seconds(5),
+    start_timeout=Seconds(20),
+    reset_timeout=Seconds(20),
 )
 QUICK_PINGS: dict[str, Any] = {
     "ping_interval_idle": Seconds(0.2),
     "ping_interval_busy": Seconds(0.2),
-    "ping_timeout": Seconds(0.2),
-    "ping_failures": 2,
+    "ping_failures": 1_000_000,
 }
+"""So often is each worker looked at. None is lost over them, since a good one may be held up, too: see ``hurry``."""
+IMPATIENT_PINGS: dict[str, Any] = {**QUICK_PINGS, "ping_timeout": Seconds(0.2)}
+"""The same, soon counted as unanswered."""
 
 
 def _nothing() -> None:
@@ -83,10 +105,30 @@ class Events:
 class HostilePool:
     """A pool and everything a test asks about it."""
 
-    def __init__(self, pool: Pool, events: Events, launcher: LocalLauncher) -> None:
+    def __init__(self, pool: Pool, settings: PoolSettings, events: Events, launcher: LocalLauncher) -> None:
         self.pool = pool
+        self.settings = settings
         self.events = events
         self.launcher = launcher
+
+    def reconfigure(self, **changes: Any) -> None:
+        """Other limits and times for the pool, from now on."""
+        self.settings = msgspec.structs.replace(self.settings, **changes)
+        self.pool.tell(Reconfigure(self.settings))
+
+    def hurry(self, life: WorkerLife, **times: Any) -> None:
+        """Other times for one worker, from its next look on: the others may be held up. None: the pool's again."""
+        life.reconfigure(msgspec.structs.replace(self.settings, **times))
+
+    @property
+    def lives(self) -> list[WorkerLife]:
+        """The pool's own records of its workers."""
+        return list(self.pool._lives.values())
+
+    def life_of(self, session: str) -> WorkerLife:
+        """The record of the worker that a session is bound to."""
+        (life,) = [life for life in self.lives if self.pool.session_of(life.id) == session]
+        return life
 
     async def say(self, session: str, profile: CapabilityProfile, text: str, **limits: Any) -> str:
         """One prompt to its answer, which the echo agent makes of everything said in this conversation."""
@@ -133,7 +175,7 @@ async def hostile_pool(
     try:
         with trio.fail_after(TIME_LIMIT):
             async with Pool(chosen, launcher=launcher, on_event=events, rng=random.Random(1)) as pool:
-                yield HostilePool(pool, events, launcher)
+                yield HostilePool(pool, chosen, events, launcher)
                 if check_books:
                     assert_books_balance(pool)
     finally:
@@ -142,6 +184,11 @@ async def hostile_pool(
         assert not counted_children(launcher.instance)
         assert not launcher.children.pids()
         assert not open_fds() - descriptors
+
+
+async def until_suspended(pid: int) -> None:
+    """Wait until a child of ours is stopped by a signal."""
+    await trio.to_thread.run_sync(os.waitid, os.P_PID, pid, os.WSTOPPED | os.WNOWAIT, abandon_on_cancel=True)
 
 
 def assert_books_balance(pool: Pool) -> None:

@@ -10,13 +10,12 @@ import trio.testing
 
 from errors import PoolClosed, WorkerExited
 from pool.stimuli import RecycleWorker, StopWorker
-from tests.acceptance.hostile_pool import RPC, hostile_pool, profile_of
+from tests.acceptance.hostile_pool import TIME_LIMIT, hostile_pool, profile_of
 from tests.rpc.procs import is_alive
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
 with_and_without_cgroups = pytest.mark.parametrize("use_cgroups", [True, False], ids=["cgroups", "no-cgroups"])
-LADDER = RPC.abort_grace + RPC.eof_grace + RPC.term_grace
 
 
 def behaving(*behaviours: str) -> list[str]:
@@ -44,9 +43,7 @@ async def test_a_pool_that_closes_ends_every_worker_and_every_grandchild(
         if "grandchild" in behaviours[0]:
             pids.append(int((tmp_path / "pid").read_text()))
         assert all(map(is_alive, pids))
-        closing = trio.current_time()
     assert not any(map(is_alive, pids))
-    assert trio.current_time() - closing < LADDER + 2
 
 
 @with_and_without_cgroups
@@ -77,6 +74,7 @@ async def test_closing_does_not_wait_for_a_worker_that_hangs(tmp_path: Path, hol
     hangs = {"a start": behaving("never-ready"), "a reset": behaving("never-reads")}.get(holder, [])
     profile = profile_of(tmp_path, *hangs, *behaving("ignore-eof", "ignore-sigterm"))
     told: list[type[Exception]] = []
+    patience = 60.0
 
     async with trio.open_nursery() as callers:
 
@@ -86,19 +84,22 @@ async def test_closing_does_not_wait_for_a_worker_that_hangs(tmp_path: Path, hol
                     if holder == "a lease":
                         held.set()
                         await trio.sleep_forever()
-                    await lease.prompt("wait").wait()
+                    stream = lease.prompt("wait")
+                    await stream.take()
+                    held.set()
+                    await stream.wait()
             except (PoolClosed, WorkerExited) as exc:
                 told.append(type(exc))
 
         held = trio.Event()
-        async with hostile_pool(tmp_path, check_books=False) as world:
+        async with hostile_pool(tmp_path, check_books=False, start_timeout=patience, reset_timeout=patience) as world:
             callers.start_soon(hold)
-            if holder == "a lease":
+            if not hangs:
                 await held.wait()
             await world.events.wait_for("worker_spawned" if holder == "a start" else "worker_ready")
             await trio.testing.wait_all_tasks_blocked(0.05)
             closing = trio.current_time()
-        assert trio.current_time() - closing < LADDER + 2
+        assert trio.current_time() - closing < patience / 2
         callers.cancel_scope.cancel()
     assert told == {"a turn": [WorkerExited], "a lease": []}.get(holder, [PoolClosed])
 

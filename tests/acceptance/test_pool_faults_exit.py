@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,11 @@ import trio
 
 from errors import ResumeFailed, WorkerExited
 from pool.stimuli import ForgetSession
-from tests.acceptance.hostile_pool import QUICK_PINGS, hostile_pool, profile_of
+from tests.acceptance.hostile_pool import POOL, QUICK_PINGS, TIME_LIMIT, HostilePool, hostile_pool, profile_of
 from wire.messages import PromptResult
+from wire.units import Seconds
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
 BEFORE_THE_SECOND_PROMPT = {"exit-before-read": "3", "exit-after-read": "1", "exit-half-answer": "1"}
 """How many requests are served well: new_session, get_state and a prompt; or one prompt."""
@@ -46,14 +49,30 @@ async def test_the_answer_of_a_worker_that_exits_right_after_it_always_arrives(t
         assert world.exits == {"crashed": 10}
 
 
+@asynccontextmanager
+async def resets_given_up_soon(world: HostilePool, behaviour: str) -> AsyncIterator[None]:
+    """Where they are never answered, until the worker is gone: the next one is good, and may be held up."""
+
+    async def allow_the_usual_time_again() -> None:
+        await world.events.wait_for("worker_exited")
+        world.reconfigure(reset_timeout=POOL.reset_timeout)
+
+    if behaviour == "no-answer":
+        world.reconfigure(reset_timeout=Seconds(0.5))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(allow_the_usual_time_again)
+        yield
+
+
 @pytest.mark.parametrize("method", ["new_session", "get_state"])
 @pytest.mark.parametrize("behaviour", ["exit-after-read", "exit-half-answer", "no-answer", "refuse"])
 async def test_a_worker_that_fails_before_its_first_turn_is_replaced_and_the_caller_sees_nothing_of_it(
     tmp_path: Path, behaviour: str, method: str
 ) -> None:
     profile = profile_of(tmp_path, "--behaviour", behaviour, "--on", method, "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path, reset_timeout=0.5) as world:
-        assert await world.say("s", profile, "one") == "echo: one"
+    async with hostile_pool(tmp_path) as world:
+        async with resets_given_up_soon(world, behaviour):
+            assert await world.say("s", profile, "one") == "echo: one"
         assert world.exits in ({"reset": 1}, {"crashed": 1})
 
 
@@ -63,10 +82,11 @@ async def test_a_worker_that_fails_to_resume_a_session_is_replaced_and_the_sessi
 ) -> None:
     once = str(tmp_path / "once")
     profile = profile_of(tmp_path, "--behaviour", behaviour, "--on", "switch_session", "--once", once)
-    async with hostile_pool(tmp_path, max=1, reset_timeout=0.5) as world:
+    async with hostile_pool(tmp_path, max=1) as world:
         await world.say("alice", profile, "a1")
         await world.say("bob", profile, "b1")
-        assert await world.say("alice", profile, "a2") == "echo: a2 | before: a1"
+        async with resets_given_up_soon(world, behaviour):
+            assert await world.say("alice", profile, "a2") == "echo: a2 | before: a1"
         assert await world.say("bob", profile, "b2") == "echo: b2 | before: b1"
 
 
@@ -97,10 +117,12 @@ async def test_an_exit_while_the_model_is_changed_is_no_failure_of_the_session(t
 
 
 async def test_a_worker_that_exits_at_a_ping_is_replaced_before_anybody_asks_for_it(tmp_path: Path) -> None:
-    once = str(tmp_path / "once")
-    profile = profile_of(tmp_path, "--behaviour", "exit-after-read", "--on", "ping", "--once", once)
+    now, once = tmp_path / "now", tmp_path / "once"
+    flags = ["--on", "ping", "--while", str(now), "--once", str(once)]
+    profile = profile_of(tmp_path, "--behaviour", "exit-after-read", *flags)
     async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
         await world.say("s", profile, "one")
+        now.touch()
         await world.events.wait_for("worker_exited")
         await world.events.wait_for("worker_ready", 2)
         assert await world.say("s", profile, "two") == "echo: two | before: one"

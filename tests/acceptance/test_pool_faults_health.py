@@ -1,26 +1,37 @@
 """A real pool over workers that live and do not answer: each is told apart, replaced, and its session goes on."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
 from errors import RequestTimeout, WorkerRefused, WorkerStalled
-from rpc.settings import RpcSettings
-from tests.acceptance.hostile_pool import QUICK_PINGS, RPC, hostile_pool, profile_of
+from tests.acceptance.hostile_pool import (
+    IMPATIENT_PINGS,
+    QUICK_PINGS,
+    TIME_LIMIT,
+    hostile_pool,
+    profile_of,
+    until_suspended,
+)
 from wire.units import Seconds
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
 
 async def test_an_idle_worker_that_answers_no_ping_is_replaced_before_anybody_asks_for_it(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, "--behaviour", "ignore-pings", "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
+    async with hostile_pool(tmp_path, **IMPATIENT_PINGS) as world:
         await world.say("s", profile, "one")
+        world.hurry(world.life_of("s"), ping_failures=2)
         exited = await world.events.wait_for("worker_exited")
-        assert "2 pings in a row unanswered; its process is alive" in exited["error"]
+        left = re.search(r"left (\d+) pings in a row unanswered; its process is alive", exited["error"])
+        assert left is not None
+        assert int(left[1]) >= 2
         await world.events.wait_for("worker_ready", 2)
         assert await world.say("s", profile, "two") == "echo: two | before: one"
         assert world.exits == {"unresponsive": 1}
@@ -28,23 +39,27 @@ async def test_an_idle_worker_that_answers_no_ping_is_replaced_before_anybody_as
 
 async def test_a_worker_that_answers_no_ping_in_a_turn_fails_that_turn_with_the_reason(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, "--behaviour", "ignore-pings", "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
+    async with hostile_pool(tmp_path, **IMPATIENT_PINGS) as world:
         await world.say("s", profile, "one")
-        error = await world.fails("s", profile, "wait")
-        assert isinstance(error, WorkerStalled)
-        assert "pings in a row unanswered" in str(error)
+        async with world.pool.lease("s", profile) as lease:
+            stream = lease.prompt("wait")
+            await stream.take()
+            world.hurry(world.life_of("s"), ping_failures=2)
+            with pytest.raises(WorkerStalled, match="pings in a row unanswered"):
+                await stream.wait()
         assert (await world.say("s", profile, "two")).startswith("echo: two | before: one")
 
 
 async def test_a_suspended_worker_is_recognised_as_such_and_replaced_while_others_are_served(tmp_path: Path) -> None:
     profile = profile_of(tmp_path)
-    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
+    async with hostile_pool(tmp_path, **IMPATIENT_PINGS) as world:
         await world.say("s", profile, "one")
         await world.say("other", profile, "o1")
         os.kill(world.pid_of("s"), signal.SIGSTOP)
-        os.waitid(os.P_PID, world.pid_of("s"), os.WSTOPPED | os.WNOWAIT)  # noqa: ASYNC222  # it comes at once
+        await until_suspended(world.pid_of("s"))
         assert [worker.session for worker in world.pool.statistics().workers if worker.suspended] == ["s"]
         assert await world.say("other", profile, "o2") == "echo: o2 | before: o1"
+        world.hurry(world.life_of("s"), ping_failures=2)
         exited = await world.events.wait_for("worker_exited")
         assert "it is suspended by a signal" in exited["error"]
         assert await world.say("s", profile, "two") == "echo: two | before: one"
@@ -53,19 +68,27 @@ async def test_a_suspended_worker_is_recognised_as_such_and_replaced_while_other
 
 async def test_a_worker_that_suspends_itself_in_a_turn_fails_that_turn_with_the_reason(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, "--behaviour", "suspend", "--skip", "1", "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
+    async with hostile_pool(tmp_path, **IMPATIENT_PINGS) as world:
         await world.say("s", profile, "one")
-        error = await world.fails("s", profile, "lost")
-        assert isinstance(error, WorkerStalled)
-        assert "it is suspended by a signal" in str(error)
+        async with world.pool.lease("s", profile) as lease:
+            stream = lease.prompt("lost")
+            await stream.take()
+            await until_suspended(world.pid_of("s"))
+            world.hurry(world.life_of("s"), ping_failures=2)
+            with pytest.raises(WorkerStalled, match="it is suspended by a signal"):
+                await stream.wait()
         assert (await world.say("s", profile, "two")).startswith("echo: two | before: one")
 
 
 async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_its_worker_goes_on(tmp_path: Path) -> None:
     profile = profile_of(tmp_path)
-    async with hostile_pool(tmp_path, turn_stall=0.3) as world:
+    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
         async with world.pool.lease("s", profile) as lease:
-            assert (await lease.prompt("wait").wait()).stop_reason == "aborted"
+            stream = lease.prompt("wait")
+            await stream.take()
+            world.hurry(world.life_of("s"), turn_stall=0.3)
+            assert (await stream.wait()).stop_reason == "aborted"
+            world.hurry(world.life_of("s"))
         assert (await world.say("s", profile, "two")).startswith("echo: two | before: wait")
         assert world.exits == {}
 
@@ -74,8 +97,9 @@ async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_its_worker_goes
 async def test_a_turn_that_never_gets_its_answer_ends_even_so(tmp_path: Path, behaviour: str) -> None:
     """The worker has said that the run is done, answers pings or not, and keeps the answer to itself."""
     profile = profile_of(tmp_path, "--behaviour", behaviour, "--skip", "1", "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path, turn_stall=0.3, ping_timeout=0.2) as world:
+    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
         await world.say("s", profile, "one")
+        world.hurry(world.life_of("s"), turn_stall=0.3, ping_timeout=0.2)
         error = await world.fails("s", profile, "lost")
         assert isinstance(error, WorkerStalled)
         assert "silent for 0.3 s" in str(error)
@@ -102,9 +126,10 @@ async def test_a_model_change_that_gets_no_answer_fails_the_request_at_its_deadl
     flags = ["--behaviour", "no-answer", "--on", "set_model"]
     small = profile_of(tmp_path, *flags, provider="p", model="small")
     big = profile_of(tmp_path, *flags, provider="p", model="big")
-    rpc = RpcSettings(request_timeout=Seconds(0.3), eof_grace=RPC.eof_grace, term_grace=RPC.term_grace)
-    async with hostile_pool(tmp_path, rpc=rpc, max=1) as world:
+    async with hostile_pool(tmp_path, max=1) as world:
         await world.say("s", small, "one")
+        client = world.life_of("s").worker.client
+        client.settings = msgspec.structs.replace(client.settings, request_timeout=Seconds(0.3))
         error = await world.fails("s", big, "lost")
         assert isinstance(error, RequestTimeout)
         assert "set_model" in str(error)
@@ -123,7 +148,7 @@ async def test_a_turn_with_a_limit_is_aborted_at_it_and_its_worker_goes_on(tmp_p
 async def test_a_worker_that_stops_reading_holds_up_nobody_but_its_own_caller(tmp_path: Path) -> None:
     """More is sent to it than its pipe takes."""
     profile = profile_of(tmp_path)
-    async with hostile_pool(tmp_path, turn_stall=0.4, ping_timeout=0.2) as world:
+    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
         await world.say("s", profile, "one")
         await world.say("other", profile, "o1")
         os.kill(world.pid_of("s"), signal.SIGSTOP)
@@ -137,5 +162,6 @@ async def test_a_worker_that_stops_reading_holds_up_nobody_but_its_own_caller(tm
             for number in range(10):
                 await world.say("other", profile, f"{number}")
             assert not told
+            world.hurry(world.life_of("s"), turn_stall=0.4, ping_timeout=0.2)
         assert "silent for 0.4 s" in told[0]
         assert await world.say("s", profile, "two") == "echo: two | before: one"

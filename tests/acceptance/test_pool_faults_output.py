@@ -5,12 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from errors import ProtocolViolation, RequestTimeout, WorkerRefused
-from tests.acceptance.hostile_pool import QUICK_PINGS, RPC, hostile_pool, profile_of
+from tests.acceptance.hostile_pool import HASTY_RPC, QUICK_PINGS, RPC, TIME_LIMIT, hostile_pool, profile_of
 from wire.units import ByteCount, Seconds
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ async def test_a_worker_that_breaks_the_protocol_fails_its_turn_and_is_replaced(
     profile = profile_of(
         tmp_path, "--behaviour", behaviour, "--behaviour", "ignore-eof", "--skip", "1", "--once", str(tmp_path / "once")
     )
-    async with hostile_pool(tmp_path, **QUICK_PINGS | {"ping_timeout": Seconds(5)}) as world:
+    async with hostile_pool(tmp_path, **QUICK_PINGS) as world:
         await world.say("s", profile, "one")
         error = await world.fails("s", profile, "lost")
         assert isinstance(error, ProtocolViolation)
@@ -52,7 +53,7 @@ async def test_a_worker_that_breaks_the_protocol_fails_its_turn_and_is_replaced(
 
 async def test_half_a_line_ends_the_turn_at_its_deadline_and_that_worker_is_never_used_again(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, "--behaviour", "half-line", "--skip", "1", "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path) as world:
+    async with hostile_pool(tmp_path, rpc=HASTY_RPC) as world:
         await world.say("s", profile, "one")
         async with world.pool.lease("s", profile) as lease:
             with pytest.raises(RequestTimeout):
@@ -67,9 +68,11 @@ async def test_an_answer_that_comes_when_its_caller_has_left_reaches_nobody_else
     async with hostile_pool(tmp_path, max=1) as world:
         async with world.pool.lease("alice", profile) as lease:
             await lease.prompt("secret").wait()
-            with trio.move_on_after(0.1) as patience:
-                await lease.request("get_messages")
-            assert patience.cancelled_caught
+            async with trio.open_nursery() as callers:
+                callers.start_soon(lease.request, "get_messages")
+                await trio.testing.wait_all_tasks_blocked()
+                callers.cancel_scope.cancel()
+            assert callers.cancel_scope.cancelled_caught
         async with world.pool.lease("bob", profile) as lease:
             assert (await lease.prompt("mine").wait()).text == "echo: mine"
             assert lease._worker.client.statistics().late_answers == 1
@@ -97,10 +100,15 @@ async def test_a_flood_at_a_slow_reader_is_held_back_in_the_worker_and_nothing_o
         stream = lease.prompt("flood")
         events = await stream.take() or []
         assert await world.say("other", other, "not held up") == "echo: not held up"
+        client, life = lease._worker.client, world.life_of("s")
+        while not client.statistics().backpressured:  # noqa: ASYNC110  # nothing tells of it
+            await trio.sleep(0.01)
+        world.hurry(life, ping_failures=life.health.failures + 2)
         await trio.sleep(slowness)
-        taken = lease._worker.client.statistics()
+        taken = client.statistics()
         assert taken.backpressured
         assert taken.bytes_in < room + 1024 * 1024
+        world.hurry(life)
         async for batch in stream.batches():
             events += batch
         flood = [msgspec.json.decode(event.data)["partial"] for event in events if event.event == "assistant_message"]

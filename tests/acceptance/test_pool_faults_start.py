@@ -9,14 +9,22 @@ import trio
 
 from errors import AcquireTimeout, PoolError, ProfileBroken
 from profiles import CapabilityProfile
-from tests.acceptance.hostile_pool import HostilePool, hostile_pool, no_room_for_descriptors, profile_of
+from tests.acceptance.hostile_pool import TIME_LIMIT, HostilePool, hostile_pool, no_room_for_descriptors, profile_of
+from wire.units import Seconds
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
 
-async def broken_beside_a_good_one(world: HostilePool, good: CapabilityProfile, bad: CapabilityProfile) -> str:
-    """The words that the bad profile's caller is told; the good profile is used before, meanwhile and after."""
+async def broken_beside_a_good_one(
+    world: HostilePool, good: CapabilityProfile, bad: CapabilityProfile, *, short: str = ""
+) -> str:
+    """The words that the bad profile's caller is told; the good profile is used before, meanwhile and after.
+
+    ``short``: the time of the pool that is 0.5 s, from when on the good worker serves. It must need no start or no
+    reset meanwhile then: it could be held up.
+    """
     told: list[str] = []
+    meanwhile = ["good"] * 5 if short == "reset_timeout" else [f"good-{number}" for number in range(5)]
 
     async def ask_in_vain() -> None:
         error = await world.fails("bad", bad, "hello")
@@ -24,33 +32,36 @@ async def broken_beside_a_good_one(world: HostilePool, good: CapabilityProfile, 
         told.append(f"{error} / {error.stderr_tail}")
 
     await world.say("good", good, "before")
+    if short:
+        world.reconfigure(**{short: Seconds(0.5)})
     async with trio.open_nursery() as callers:
         callers.start_soon(ask_in_vain)
-        for number in range(5):
-            await world.say(f"good-{number}", good, "meanwhile")
+        for session in meanwhile:
+            await world.say(session, good, "meanwhile")
     again = await world.fails("bad", bad, "again")
     assert isinstance(again, ProfileBroken)
     assert again.retry_after is not None
-    assert await world.say("good", good, "after") == "echo: after | before: before"
-    assert len(world.events.named("breaker_opened")) == 1
+    said = ["before", *["meanwhile"] * meanwhile.count("good")]
+    assert await world.say("good", good, "after") == f"echo: after | before: {', '.join(said)}"
     return told[0]
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "words"),
+    ("behaviour", "short", "words"),
     [
-        ("crash-at-start", "cannot start: no such model"),
-        ("never-ready", "not ready after 0.5 s"),
-        ("never-reads", "did not finish the reset within 0.5 s"),
-        ("close-stdout --on=new_session", "closed its stdout"),
+        ("crash-at-start", "", "cannot start: no such model"),
+        ("never-ready", "start_timeout", "not ready after 0.5 s"),
+        ("never-reads", "reset_timeout", "did not finish the reset within 0.5 s"),
+        ("close-stdout --on=new_session", "", "closed its stdout"),
     ],
 )
 async def test_a_profile_whose_workers_never_serve_is_broken_and_says_why(
-    tmp_path: Path, behaviour: str, words: str
+    tmp_path: Path, behaviour: str, short: str, words: str
 ) -> None:
     bad = profile_of(tmp_path, "--stderr", "last words", "--behaviour", *behaviour.split())
-    async with hostile_pool(tmp_path, start_timeout=0.5, reset_timeout=0.5, breaker_failures=2) as world:
-        assert words in await broken_beside_a_good_one(world, profile_of(tmp_path), bad)
+    async with hostile_pool(tmp_path, max_per_profile=1, breaker_failures=2) as world:
+        assert words in await broken_beside_a_good_one(world, profile_of(tmp_path), bad, short=short)
+        assert len(world.events.named("breaker_opened")) == 1
 
 
 @pytest.mark.parametrize(
@@ -67,6 +78,7 @@ async def test_a_wrong_command_is_named_in_the_error(tmp_path: Path, command: li
     async with hostile_pool(tmp_path) as world:
         bad = profile_of(tmp_path, command=command)
         assert words in await broken_beside_a_good_one(world, profile_of(tmp_path), bad)
+        assert len(world.events.named("breaker_opened")) == 1
 
 
 async def test_a_working_directory_that_is_gone_is_named_and_the_profile_works_again_when_it_is_back(
@@ -78,7 +90,7 @@ async def test_a_working_directory_that_is_gone_is_named_and_the_profile_works_a
         told = await broken_beside_a_good_one(world, profile_of(tmp_path), profile)
         assert f"working directory {place} does not exist" in told
         place.mkdir()
-        await world.events.wait_for("breaker_half_open")
+        await world.events.wait_for("breaker_half_open", len(world.events.named("breaker_opened")))
         assert await world.say("bad", profile, "now") == "echo: now"
 
 

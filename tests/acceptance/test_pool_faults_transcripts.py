@@ -8,9 +8,9 @@ import pytest
 
 from errors import ProfileBroken, ResumeFailed
 from pool.stimuli import ForgetSession, SessionKnown
-from tests.acceptance.hostile_pool import hostile_pool, no_room_for_descriptors, profile_of
+from tests.acceptance.hostile_pool import TIME_LIMIT, hostile_pool, no_room_for_descriptors, profile_of
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
 
 def vanish(transcript: Path) -> None:
