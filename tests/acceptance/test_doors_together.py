@@ -34,6 +34,8 @@ bind = "127.0.0.1:0"
 token = "{TOKEN}"
 [agents.careful]
 permission_mode = "approval"
+[rpc]
+abort_grace = "20s"
 """
 
 
@@ -61,6 +63,7 @@ class Company:
         self.url = str(supervisor.status()["supervisor"]["http"]["url"])
         command = [*POOL, "attach", "--mode", "rpc", "--session", session, "--agent", agent]
         self.program = stack.enter_context(AttachedProgram(command, POOL_SOCKET=str(supervisor.socket)))
+        self.program.until(lambda line: line.get("event") == "ready")  # it is told only what happens from here on
         self.events = stack.enter_context(event_reader(self.url, TOKEN, session))
         self.socket = stack.enter_context(gateway_socket(self.url, TOKEN))
         self.openai = stack.enter_context(OpenAI(base_url=f"{self.url}/v1", api_key=TOKEN, max_retries=0, timeout=20))
@@ -96,6 +99,11 @@ class Company:
     def send_from_socket(self, text: str) -> str:
         """The id of the request."""
         return self.socket.ask("agent", message=text, sessionKey=self.session, idempotencyKey=text)
+
+    def wait_until_written(self, text: str) -> None:
+        """Until the transcript has what somebody said: from then on it outlives the worker."""
+        while ("user", text) not in said(self.socket.call("chat.history", sessionKey=self.session)["messages"]):
+            continue
 
     # --- what each of them takes to have happened ---------------------------------------------------------------------
 
@@ -188,6 +196,7 @@ def test_what_a_killed_worker_leaves_is_the_same_to_all_and_each_goes_on_from_it
         asked = them.send_from_socket("remember-this")
         assert them.socket.answer(asked, 2)["status"] == "ok"
         them.begin_attached("lost", "HANG")
+        them.wait_until_written("HANG")
         os.kill(supervisor.wait_for_turn("bereft")["pid"], signal.SIGKILL)
         assert them.program.answer("lost")["error"]["code"] == "worker_exited"
         expect(them.page.locator("#history .trouble")).to_contain_text("killed by signal 9")
