@@ -4,7 +4,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +25,13 @@ dm_scope = "per-channel-peer"
 [gateway.queue]
 debounce = "10ms"
 """
-_MESSAGES, _SENDERS = 30, 10
-_LIFE_SECONDS = 25.0
-_SETTLE_SECONDS = 15.0
+_MESSAGES, _LAST_MESSAGES, _SENDERS = 30, 40, 10
+_LIFE_SECONDS = 60.0
+_SETTLE_SECONDS = 40.0
 
 
 class Moment(NamedTuple):
-    """When a supervisor dies: ``at`` seconds after the load began, or with the ``at``-th sign that is seen of it."""
+    """When a supervisor dies: ``at`` seconds after it has accepted the first message, or with the ``at``-th sign."""
 
     sign: str
     at: float
@@ -67,14 +67,12 @@ class _Victim:
         supervisor = await trio.to_thread.run_sync(self.lives.living)
         async with connected(supervisor.socket, self._hear, seconds=_LIFE_SECONDS) as client:
             await self._settle(client)
-            messages = plan(_MESSAGES, _SENDERS, self._rng, first=len(self.book.messages))
-            self.book.expect(messages)
             self._signs.clear()
             self._moment = moment
             async with trio.open_nursery() as nursery:
-                for sender in range(_SENDERS):
-                    nursery.start_soon(self._send, client, messages[sender::_SENDERS])
+                self._load(nursery, client, _MESSAGES)
                 if moment.sign == "seconds":
+                    await self._until(lambda: self._signs["accepted"] > 0)
                     await trio.sleep(moment.at)  # the moment itself, not a wait for anything
                     supervisor.signal(signal.SIGKILL)
             await client.ended.wait()
@@ -82,10 +80,13 @@ class _Victim:
             await trio.to_thread.run_sync(self.lives.kill)
 
     async def live_on(self) -> None:
-        """The last life: everything is settled, and all that can be asked agrees."""
+        """The last life: everything is settled, new messages are served, and all that can be asked agrees."""
         supervisor = await trio.to_thread.run_sync(self.lives.living)
         async with connected(supervisor.socket, self._hear, seconds=_LIFE_SECONDS) as client:
             await self._settle(client)
+            async with trio.open_nursery() as nursery:
+                self._load(nursery, client, _LAST_MESSAGES)
+            await self._wait_for_ends()
             self.book.problems += await check_answers(self.book, client)
             sessions = await client.call("sessions.list")
             self.book.problems += check_transcripts(self.book, self.lives.data_dir, sessions)
@@ -98,10 +99,23 @@ class _Victim:
                 await client.call("agent.wait", run_id=message.key, timeout_ms=0)
             except Refused:
                 self.book.forget(message)
+        await self._wait_for_ends()
+
+    async def _wait_for_ends(self) -> None:
         with trio.move_on_after(_SETTLE_SECONDS):
-            while not self.book.is_complete():
-                await self._news.wait()
+            await self._until(self.book.is_complete)
         assert self.book.is_complete(), self.book.audit()
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await self._news.wait()
+
+    def _load(self, nursery: trio.Nursery, client: LineClient, count: int) -> None:
+        """Have so many new messages sent, those of each sender one after the other."""
+        messages = plan(count, _SENDERS, self._rng, first=len(self.book.messages))
+        self.book.expect(messages)
+        for sender in range(_SENDERS):
+            nursery.start_soon(self._send, client, messages[sender::_SENDERS])
 
     async def _send(self, client: LineClient, messages: Iterable[Message]) -> None:
         for message in messages:
