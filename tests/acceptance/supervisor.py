@@ -5,24 +5,37 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import psutil
 
-__all__ = ["Supervisor", "gated", "gone_within", "marked_processes", "running_supervisor"]
+__all__ = [
+    "LONGEST_YIELD_MS",
+    "POOL",
+    "Supervisor",
+    "gated",
+    "gone_within",
+    "marked_processes",
+    "processes_with",
+    "running_supervisor",
+]
 
 POOL = (str(Path(sys.executable).parent / "pool"),)
+LONGEST_YIELD_MS = 120_000
+"""No command that a test ends goes to the background before."""
 _START_LIMIT = 20.0
 _COMMAND_LIMIT = 25.0
 
 
 def gated(gate: Path) -> str:
     """A prompt of the bundled agent whose turn goes on until the file ``gate`` is there."""
-    return f"TOOL:exec {msgspec.json.encode({'command': f'until [ -e {gate} ]; do sleep 0.05; done'}).decode()}"
+    call = {"command": f"until [ -e {gate} ]; do sleep 0.05; done", "yield_ms": LONGEST_YIELD_MS}
+    return f"TOOL:exec {msgspec.json.encode(call).decode()}"
 
 
 class Supervisor:
@@ -62,19 +75,19 @@ class Supervisor:
             self._ended = True
             self._changed.notify_all()
 
-    def wait_for_log(self, event: str) -> None:
-        """Wait until it has logged ``event``."""
+    def wait_for_log(self, event: str, count: int = 1) -> None:
+        """Wait until it has logged ``event`` so often."""
 
         def is_there() -> bool:
-            return self._ended or self.has_logged(event)
+            return self._ended or self.has_logged(event, count)
 
         with self._changed:
             assert self._changed.wait_for(is_there, _START_LIMIT), "".join(self.log)
-        assert self.has_logged(event), "".join(self.log)
+        assert self.has_logged(event, count), "".join(self.log)
 
-    def has_logged(self, event: str) -> bool:
-        """Whether a line of that event is there."""
-        return any(f'"event":"{event}"' in line for line in self.log)
+    def has_logged(self, event: str, count: int = 1) -> bool:
+        """Whether so many lines of that event are there."""
+        return sum(f'"event":"{event}"' in line for line in self.log) >= count
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A ``pool`` command that goes on."""
@@ -129,6 +142,11 @@ class Supervisor:
                     return dict(worker)
         raise AssertionError(f"no turn of {session} began: {self.status()}")
 
+    def wait_for_loss(self, pid: int) -> None:
+        """Until it has noticed that the worker with this pid is no more."""
+        while any(worker["pid"] == pid for worker in self.status()["workers"]):
+            continue
+
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
@@ -177,7 +195,27 @@ def marked_processes(instance: str) -> list[psutil.Process]:
     return found
 
 
+def processes_with(instance: str, program: str, count: int = 1) -> list[psutil.Process]:
+    """These processes, once so many of them run ``program``."""
+    while True:
+        processes = marked_processes(instance)
+        with suppress(psutil.NoSuchProcess):  # one that ends meanwhile: look again
+            if sum(process.name() == program for process in processes) >= count:
+                return processes
+
+
 def gone_within(processes: list[psutil.Process], seconds: float) -> bool:
-    """Whether all of them end in time."""
-    _, alive = psutil.wait_procs(processes, timeout=seconds)
-    return not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    """Whether all of them end in time, be they reaped or not."""
+    deadline = time.monotonic() + seconds
+    while alive := [process for process in processes if _is_alive(process)]:
+        if time.monotonic() > deadline:
+            return False
+        psutil.wait_procs(alive, timeout=0.05)
+    return True
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -12,8 +12,6 @@ from tests.acceptance.supervisor import Supervisor, running_supervisor
 
 pytestmark = pytest.mark.process
 
-SLOW = "PIECES=2000 DELAY=10 go on"
-
 
 def begin(supervisor: Supervisor, build: Build, session: str = "alice") -> None:
     """The turn that starts the build; it is over when this returns."""
@@ -61,9 +59,11 @@ def test_the_end_of_a_build_is_told_at_once_and_with_the_next_turn_and_with_no_o
 
 def test_an_aborted_turn_spares_the_build(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path) as supervisor:
+    settings = tmp_path / "pool.toml"
+    settings.write_text('[rpc]\nabort_grace = "20s"\n')
+    with running_supervisor(tmp_path, "--config", str(settings)) as supervisor:
         begin(supervisor, build)
-        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        turn = supervisor.start("prompt", "-s", "alice", "HANG")
         supervisor.wait_for_turn("alice")
         assert supervisor.pool("abort", "-s", "alice").returncode == 0
         turn.communicate(timeout=20)
@@ -80,7 +80,7 @@ def test_a_build_that_ends_within_a_turn_is_told_once_and_for_the_turn_after_it(
     with running_supervisor(tmp_path) as supervisor, following(supervisor, "exec_exit", "done") as events:
         begin(supervisor, build)
         assert next(events)["type"] == "done"
-        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        turn = supervisor.start("prompt", "-s", "alice", "HANG")
         supervisor.wait_for_turn("alice")
         build.end()
         assert next(events)["type"] == "exec_exit"

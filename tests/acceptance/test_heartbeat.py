@@ -87,7 +87,7 @@ def test_a_build_that_ends_while_its_session_is_busy_is_told_after_the_turn(tmp_
     with beating_supervisor(tmp_path, TELL) as supervisor, following(supervisor, *types) as events:
         say(supervisor, build.prompt)
         assert next(events)["type"] == "done"
-        turn = supervisor.start("prompt", "-s", ALICE, "PIECES=2000 DELAY=10 go on")
+        turn = supervisor.start("prompt", "-s", ALICE, "HANG")
         supervisor.wait_for_turn(ALICE)
         build.end()
         assert next(events)["type"] == "exec_exit"

@@ -6,12 +6,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from fixtures.fake_openai import FakeOpenAI
 from fixtures.pi_home import write_pi_home
-from tests.acceptance.supervisor import Supervisor, gone_within, marked_processes, running_supervisor
+from tests.acceptance.supervisor import Supervisor, gone_within, marked_processes, processes_with, running_supervisor
 
 pytestmark = [pytest.mark.process, pytest.mark.real_pi]
 
@@ -60,12 +59,10 @@ def test_a_killed_supervisor_takes_pi_and_its_tools_along(supervisor: Supervisor
     turn = supervisor.start("prompt", "-s", "alice", "-a", "pi", "BASH:sleep 300")
     pi = supervisor.wait_for_turn("alice")["pid"]
     instance = supervisor.instance()
-    processes: list[psutil.Process] = []
-    while not any("sleep" in process.name() for process in processes):
-        processes = marked_processes(instance)
+    processes = processes_with(instance, "sleep")
     os.kill(pi, signal.SIGSTOP)
     supervisor.signal(signal.SIGKILL)
     supervisor.wait()
     turn.communicate(timeout=20)
-    assert gone_within(processes, 2.0)
+    assert gone_within(processes, 20.0)
     assert marked_processes(instance) == []

@@ -11,11 +11,17 @@ import psutil
 import pytest
 
 from fixtures.hostile_agent import COMMAND
-from tests.acceptance.supervisor import POOL, Supervisor, gated, gone_within, marked_processes, running_supervisor
+from tests.acceptance.supervisor import (
+    POOL,
+    Supervisor,
+    gated,
+    gone_within,
+    marked_processes,
+    processes_with,
+    running_supervisor,
+)
 
 pytestmark = pytest.mark.process
-
-SLOW = "PIECES=2000 DELAY=10 go on"
 
 
 def test_prompts_stream_and_sessions_remember_whoever_serves_them(tmp_path: Path) -> None:
@@ -41,7 +47,7 @@ def test_the_status_agrees_with_the_process_table(tmp_path: Path) -> None:
 def test_a_killed_worker_fails_its_turn_in_clear_words_and_the_session_goes_on(tmp_path: Path) -> None:
     with running_supervisor(tmp_path) as supervisor:
         supervisor.prompt("alice", "remember-this")
-        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        turn = supervisor.start("prompt", "-s", "alice", "HANG")
         os.kill(supervisor.wait_for_turn("alice")["pid"], signal.SIGKILL)
         _, words = turn.communicate(timeout=20)
         assert turn.returncode == 1
@@ -68,19 +74,19 @@ def test_a_front_end_that_is_killed_does_not_end_its_run(tmp_path: Path) -> None
         turn = supervisor.start("prompt", "-s", "alice", f"first-of-all {gated(gate)}")
         supervisor.wait_for_turn("alice")
         turn.kill()
-        turn.communicate(timeout=10)
+        turn.communicate(timeout=20)
         gate.touch()
         assert "first-of-all" in supervisor.prompt("alice", "RECALL")
 
 
 def test_an_interrupted_prompt_aborts_its_turn(tmp_path: Path) -> None:
     with running_supervisor(tmp_path) as supervisor:
-        turn = supervisor.start("prompt", "-s", "alice", SLOW)
+        turn = supervisor.start("prompt", "-s", "alice", "HANG")
         supervisor.wait_for_turn("alice")
         turn.send_signal(signal.SIGINT)
-        turn.communicate(timeout=10)
+        turn.communicate(timeout=20)
         assert turn.returncode == 130
-        assert "hello" in supervisor.prompt("alice", "hello", "--timeout", "10s")
+        assert "hello" in supervisor.prompt("alice", "hello", "--timeout", "20s")
 
 
 def test_a_prompt_without_a_supervisor_says_where_it_looked(tmp_path: Path) -> None:
@@ -202,16 +208,14 @@ def test_a_killed_supervisor_leaves_no_worker_and_no_tool_of_theirs(tmp_path: Pa
     with running_supervisor(tmp_path) as supervisor:
         tool = 'TOOL:exec {"command": "setsid sleep 300 & echo started; sleep 300"}'
         with_tool = supervisor.start("prompt", "-s", "tool", tool)
-        suspended = supervisor.start("prompt", "-s", "suspended", SLOW)
+        suspended = supervisor.start("prompt", "-s", "suspended", "HANG")
         supervisor.wait_for_turn("tool")
         os.kill(supervisor.wait_for_turn("suspended")["pid"], signal.SIGSTOP)
         instance = supervisor.instance()
-        processes = marked_processes(instance)
-        while not any("sleep" in process.name() for process in processes):
-            processes = marked_processes(instance)
+        processes = processes_with(instance, "sleep", 2)
         supervisor.signal(signal.SIGKILL)
         supervisor.wait()
-        assert gone_within(processes, 2.0)
+        assert gone_within(processes, 20.0)
         assert marked_processes(instance) == []
         for front_end in (with_tool, suspended):
             front_end.communicate(timeout=20)

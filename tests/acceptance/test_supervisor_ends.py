@@ -13,7 +13,7 @@ import trio
 from tests.acceptance.line_client import LineClient, Refused, connected
 from tests.acceptance.listener import Listener
 from tests.acceptance.lives import Lives
-from tests.acceptance.supervisor import Supervisor
+from tests.acceptance.supervisor import LONGEST_YIELD_MS, Supervisor
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +33,7 @@ def ends(listener: Listener) -> list[tuple[str, str]]:
 def waiting_for(go: Path, answer: str) -> str:
     """A prompt whose turn lasts until somebody writes to the pipe ``go``, which is made here."""
     os.mkfifo(go)
-    return f'TOOL:exec {{"command": "cat {go}"}} ECHO:{answer}'
+    return f'TOOL:exec {{"command": "cat {go}", "yield_ms": {LONGEST_YIELD_MS}}} ECHO:{answer}'
 
 
 async def let_go(go: Path) -> None:
@@ -186,6 +186,7 @@ async def test_settings_that_cannot_be_meant_are_refused_with_key_and_line_and_t
             assert (await client.call("status"))["pool"]["max"] == 3
             await client.call("agent", session="o", agent="ops", text="SYSTEM", run="after")
             assert "Good words." in (await client.call("agent.wait", run_id="after"))["text"]
+            await trio.to_thread.run_sync(supervisor.wait_for_log, "reload_refused", len(broken))
             lines = [msgspec.json.decode(line) for line in supervisor.log if '"reload_refused"' in line]
             assert [line["level"] for line in lines] == ["warning"] * len(broken)
     finally:

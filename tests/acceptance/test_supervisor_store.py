@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+import trio
 
 from tests.acceptance.line_client import connected
 from tests.acceptance.listener import Listener
@@ -52,6 +53,7 @@ async def test_while_its_disk_refuses_every_write_prompts_are_answered_and_after
                     assert f"text-{number}" in answer["text"]
                 assert (await client.call("status"))["gateway"]["store"]["degraded"]
             await listener.wait_for("store_recovered")
+            await trio.to_thread.run_sync(supervisor.wait_for_log, "store_recovered")
             troubles = [event["data"] for event in listener.find("error")]
             assert [(trouble["severity"], trouble["phase"]) for trouble in troubles] == [("error", "system")]
             assert "disk I/O error" in troubles[0]["message"]

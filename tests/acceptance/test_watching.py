@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.supervisor import POOL, Supervisor, running_supervisor
+from tests.acceptance.supervisor import LONGEST_YIELD_MS, POOL, Supervisor, running_supervisor
 from tests.wire.terminals import screen_of
 
 pytestmark = pytest.mark.process
@@ -27,7 +27,8 @@ class Gate:
     def __init__(self, folder: Path) -> None:
         self._fifo = folder / "gate"
         os.mkfifo(self._fifo)
-        self.call = tool(f"printf 'half%s\\n' way; read word < {self._fifo}; echo all of it")
+        command = f"printf 'half%s\\n' way; read word < {self._fifo}; echo all of it"
+        self.call = tool(command, yield_ms=LONGEST_YIELD_MS)
 
     def open(self) -> None:
         self._fifo.write_text("go\n")
