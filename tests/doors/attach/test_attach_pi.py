@@ -124,6 +124,7 @@ def test_a_new_conversation_is_one_for_all_and_survives_the_worker(pi_supervisor
         program.until(is_end)
         pid = next(worker["pid"] for worker in pi_supervisor.status()["workers"] if worker["session"] == "anew")
         os.kill(pid, signal.SIGKILL)
+        pi_supervisor.wait_for_loss(pid)
         recalled = pi_supervisor.prompt("anew", "RECALL")
         assert "the-new" in recalled
         assert "the-old" not in recalled
