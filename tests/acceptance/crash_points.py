@@ -10,8 +10,12 @@ from typing import Any
 
 from store import Store, StoreSettings, open_store
 from store.writer import Writer
+from wire.units import Seconds
 
-__all__ = ["KeepingDisk", "commit_each_put", "kept_store"]
+__all__ = ["PATIENCE", "KeepingDisk", "commit_each_put", "kept_store"]
+
+PATIENCE = Seconds(60)
+"""No write is taken for a refused one, however busy the machine is."""
 
 
 class KeepingDisk:
@@ -68,8 +72,9 @@ def commit_each_put(disk: KeepingDisk) -> Callable[[Writer, Callable[[Any], None
 async def kept_store(directory: Path, connect: Callable[[str], sqlite3.Connection]) -> AsyncIterator[Store]:
     """A store that has no trouble."""
     troubles: list[str] = []
+    settings = StoreSettings(stall=PATIENCE)
     async with open_store(
-        directory / "pool.db", StoreSettings(), on_trouble=lambda kind, _facts: troubles.append(kind), connect=connect
+        directory / "pool.db", settings, on_trouble=lambda kind, _facts: troubles.append(kind), connect=connect
     ) as store:
         yield store
     assert troubles == []

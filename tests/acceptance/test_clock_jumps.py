@@ -14,6 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
 from store import StoreSettings, open_store
+from tests.acceptance.crash_points import PATIENCE
 from tests.acceptance.every_way import HANDED, LEFT, FirstLife, PlainWorker, rows, torn
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import WholeStore, World, open_world
@@ -21,7 +22,7 @@ from wire.units import Seconds
 
 HOUR = 3600.0
 BOTH_WAYS = pytest.mark.parametrize("jump", [HOUR, -HOUR])
-TWO_HOURS = StoreSettings(events_age=Seconds(2 * HOUR))
+TWO_HOURS = StoreSettings(events_age=Seconds(2 * HOUR), stall=PATIENCE)
 
 
 class Wall:

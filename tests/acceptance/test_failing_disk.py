@@ -13,7 +13,7 @@ import trio
 from store import StoreSettings, open_store
 from store.database import connect_to
 from store.records import RunState
-from tests.acceptance.crash_points import kept_store
+from tests.acceptance.crash_points import PATIENCE, kept_store
 from tests.acceptance.every_way import HANDED, LEFT, FirstLife, PlainWorker, rows, torn
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import open_world
@@ -72,7 +72,7 @@ class Told:
 async def first_life(directory: Path, disk: FailingDisk) -> tuple[FirstLife, int]:
     """Live on the disk until all is said, mend it, and crash once it has caught up; the last seq given out too."""
     told = Told()
-    settings = StoreSettings(retry=Seconds(0.01))
+    settings = StoreSettings(retry=Seconds(0.01), stall=PATIENCE)
     async with (
         open_store(directory / "pool.db", settings, on_trouble=told, connect=disk.connect) as store,
         open_world(directory, store=store, queue={"debounce": 0.001}) as world,

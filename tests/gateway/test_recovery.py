@@ -15,6 +15,7 @@ from profiles import ProfilesSettings
 from store import Store, StoreSettings, open_store
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import WholeStore, World, open_world, telegram
+from wire.units import Seconds
 
 
 async def test_a_key_stands_for_its_run_across_a_restart(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -257,8 +258,9 @@ async def test_a_drain_lets_turns_end_and_leaves_what_waits_for_a_worker(
 @asynccontextmanager
 async def _real_store(directory: Path) -> AsyncIterator[Store]:
     troubles: list[str] = []
+    settings = StoreSettings(stall=Seconds(60))
     async with open_store(
-        directory / "pool.db", StoreSettings(), on_trouble=lambda kind, _facts: troubles.append(kind)
+        directory / "pool.db", settings, on_trouble=lambda kind, _facts: troubles.append(kind)
     ) as store:
         yield store
     assert troubles == []
