@@ -65,4 +65,4 @@ def test_the_end_of_a_background_command_is_told_as_it_says(tmp_path: Path) -> N
         assert events.stdout is not None
         assert ":: built" in events.stdout.readline()
         events.terminate()
-        events.communicate(timeout=10)
+        events.communicate(timeout=20)

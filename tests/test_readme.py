@@ -37,7 +37,7 @@ def test_runs_and_events_go_as_they_say(tmp_path: Path) -> None:
         assert events.stdout is not None
         assert '"type":' in events.stdout.readline()
         events.send_signal(signal.SIGINT)
-        _, said = events.communicate(timeout=10)
+        _, said = events.communicate(timeout=20)
         assert (events.returncode, "pool events follow --since" in said) == (130, True)
 
 

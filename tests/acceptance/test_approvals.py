@@ -127,7 +127,7 @@ def test_a_question_outlives_the_front_end_whose_prompt_led_to_it(tmp_path: Path
         turn = supervisor.start("prompt", "-s", "alice", "--key", "k1", WRITE)
         call = wait_for_question(supervisor, "alice")
         turn.kill()
-        turn.communicate(timeout=10)
+        turn.communicate(timeout=20)
         assert supervisor.pool("approve", call, "-s", "alice").returncode == 0
         done = supervisor.pool("wait", "k1", "--timeout", "20s")
         assert (done.returncode, done.stdout) == (0, "did-it\n")

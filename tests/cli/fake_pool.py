@@ -196,7 +196,7 @@ def serving(pool: FakePool) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="pool-") as folder:
         thread = threading.Thread(target=trio.run, args=(serve, Path(folder) / "s"))
         thread.start()
-        assert ready.wait(5)
+        assert ready.wait(20)
         try:
             yield Path(folder) / "s"
         finally:

@@ -1,10 +1,12 @@
 """``pool prompt`` and ``pool wait`` against fake handlers: what is sent, what is shown, how badly it ended."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from doors import prompting
 from tests.cli.fake_pool import OUTCOME, Bench
 
 NOTES = """\
@@ -98,12 +100,12 @@ def test_a_detached_prompt_as_json_is_all_that_is_said_of_its_acceptance(bench: 
     assert accepted == {"run_id": "k1", "session": "ada", "status": "accepted", "accepted_at": 1.0}
 
 
-def test_waiting_prints_the_answer_of_the_run(bench: Bench) -> None:
+def test_waiting_prints_the_answer_of_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompting, "time", SimpleNamespace(monotonic=lambda: 5.0))
     result = bench.run("wait", "r1", "-s", "ada", "--timeout", "30s")
     assert (result.exit_code, result.stdout) == (0, "done so\n")
     [(method, asked)] = bench.pool.calls
-    assert (method, asked["run_id"], asked["session"]) == ("agent.wait", "r1", "ada")
-    assert 29_000 < asked["timeout_ms"] <= 30_000
+    assert (method, asked) == ("agent.wait", {"run_id": "r1", "session": "ada", "timeout_ms": 30_000})
     assert bench.json("wait", "r1") == OUTCOME
 
 

@@ -74,7 +74,7 @@ def test_a_killed_holder_frees_the_lock_by_its_death(tmp_path: Path) -> None:
         with pytest.raises(AlreadyRunning, match=f"pid {pid}"):
             DataDirLock(tmp_path, Path("/run/second.sock"))
         first.kill()
-        first.wait(timeout=10)
+        first.wait(timeout=20)
     with DataDirLock(tmp_path, Path("/run/second.sock")):
         holder = read_holder(tmp_path)
     assert holder is not None

@@ -110,7 +110,7 @@ def serving(crowd: Crowd, folder: Path) -> Iterator[str]:
 
     thread = threading.Thread(target=trio.run, args=(main,))
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(20)
     try:
         yield addresses[0]
     finally:
