@@ -12,7 +12,7 @@ from doors.openai.places import OWN_SESSION
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 from tests.doors.http.conftest import connect, open_door, world
 
-__all__ = ["Ask", "Pool", "connect", "forgotten", "open_door", "running_pool", "text_of", "world"]
+__all__ = ["Ask", "Pool", "connect", "open_door", "running_pool", "text_of", "wait_until_forgotten", "world"]
 
 TOKEN = "a-token-of-the-tests-0123456789"
 READER = "a-token-that-may-look-0123456789"
@@ -31,7 +31,7 @@ token = "{READER}"
 [agents.ops]
 append_system_prompt = "Operate."
 [agents.quick]
-timeout_seconds = 0.3
+timeout_seconds = 1
 [agents.p]
 dialect = "pi"
 command = ["/nowhere/pi"]
@@ -63,9 +63,10 @@ def text_of(chunks: Iterable[Any]) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-def forgotten(pool: Pool) -> bool:
-    """Whether no session of this door's own is left; it is looked for until there is none."""
-    return any(not any(map(OWN_SESSION.fullmatch, pool.sessions())) for _ in range(500))
+def wait_until_forgotten(pool: Pool) -> None:
+    """Until no session of this door's own is left."""
+    while any(map(OWN_SESSION.fullmatch, pool.sessions())):
+        pass
 
 
 @contextmanager

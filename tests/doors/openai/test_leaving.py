@@ -2,18 +2,19 @@
 
 import asyncio
 import contextlib
+import urllib.request
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
 
-from tests.doors.openai.conftest import SETTINGS, TOKEN, Pool, forgotten, running_pool
+from tests.acceptance.supervisor import gated
+from tests.doors.openai.conftest import SETTINGS, TOKEN, Pool, running_pool, wait_until_forgotten
 
 pytestmark = pytest.mark.process
-
-SLOW = "PIECES=40 DELAY=60"
 
 
 @pytest.fixture(scope="module")
@@ -45,28 +46,49 @@ async def leave_in_silence(pool: Pool, session: str, messages: Any) -> None:
             await asked
 
 
+def wait_until_alone(pool: Pool) -> None:
+    """Until the door knows that everybody else has left."""
+    request = urllib.request.Request(f"{pool.url}/metrics", headers={"authorization": f"Bearer {TOKEN}"})
+    answer = b""
+    while b"\npool_http_connections 1.0\n" not in answer:
+        with urllib.request.urlopen(request, timeout=20) as opened:
+            answer = opened.read()
+
+
 def outcome(pool: Pool, session: str) -> Any:
     run = pool.call("sessions.get", session=session)["last_run"]
     return pool.call("agent.wait", run_id=run, session=session, timeout_ms=15_000)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_run_goes_on_without_its_client(pool: Pool, *, stream: bool) -> None:
-    session = leave(pool, SLOW, stream=stream)
+def test_a_run_goes_on_without_its_client(pool: Pool, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    session = leave(pool, f"{gated(gate)} PIECES=40", stream=False)
+    wait_until_alone(pool)
+    gate.touch()
+    ended = outcome(pool, session)
+    assert (ended["status"], ended["text"].count("piece")) == ("ok", 40)
+
+
+def test_a_run_goes_on_without_a_client_that_has_heard_its_beginning(pool: Pool) -> None:
+    session = leave(pool, "PIECES=40 DELAY=60", stream=True)
     ended = outcome(pool, session)
     assert (ended["status"], ended["text"].count("piece")) == ("ok", 40)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_run_ends_with_its_client_where_it_is_set_so(strict_pool: Pool, *, stream: bool) -> None:
-    session = leave(strict_pool, SLOW, stream=stream)
+    session = leave(strict_pool, "PIECES=2 HANG", stream=stream)
     ended = outcome(strict_pool, session)
     assert (ended["status"], ended["error"]["code"]) == ("error", "aborted")
     assert strict_pool.supervisor.prompt(session, "hello").startswith('You said: "hello". (turn 2')
 
 
 def test_a_session_of_its_own_is_forgotten_when_the_run_has_ended_without_its_client(pool: Pool) -> None:
-    leave(pool, SLOW, stream=True, user=None)
+    wait_until_forgotten(pool)
+    leave(pool, "PIECES=2 HANG", stream=True, user=None)
+    wait_until_alone(pool)
     [session] = [key for key in pool.sessions() if key.startswith("openai:")]
-    assert outcome(pool, session)["status"] == "ok", "it is not forgotten before"
-    assert forgotten(pool)
+    run = pool.call("sessions.get", session=session)["last_run"]
+    assert pool.call("agent.wait", run_id=run, session=session, timeout_ms=0)["status"] == "timeout", "it goes on"
+    pool.call("abort", session=session)
+    wait_until_forgotten(pool)

@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.doors.openai.conftest import Ask, Pool, forgotten, text_of
+from tests.doors.openai.conftest import Ask, Pool, text_of, wait_until_forgotten
 
 pytestmark = pytest.mark.process
 
@@ -46,7 +46,7 @@ def test_calls_go_out_and_results_come_back(ask: Ask, pool: Pool, *, named: bool
     assert (call.type, call.function.name, call.function.arguments) == ("function", "weather", '{"city":"Bonn"}')
     last = ask(answered(said, first.message, "grey over Bonn"), tools=[WEATHER], **session).choices[0]
     assert (last.finish_reason, last.message.content) == ("stop", "grey over Bonn")
-    assert forgotten(pool), "no session of its own is left when the results have come"
+    wait_until_forgotten(pool)
 
 
 def test_one_call_may_follow_another(ask: Ask, pool: Pool) -> None:
@@ -56,7 +56,7 @@ def test_one_call_may_follow_another(ask: Ask, pool: Pool) -> None:
         assert city in message.tool_calls[0].function.arguments
         said = answered(said, message, f"grey over {city}")
     assert ask(said, tools=[WEATHER]).choices[0].message.content == "grey over Rom"
-    assert forgotten(pool)
+    wait_until_forgotten(pool)
 
 
 def test_calls_may_go_out_together(ask: Ask) -> None:
