@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import itertools
 import os
 import socket
 import sys
@@ -26,7 +27,7 @@ from tests.doors.peer import Peer
 
 A_MILLION = 1_000_000
 NOBODY = 65_534
-LATE = 0.5  # seconds another peer may wait for its answer on a busy machine; a flood not held back takes many
+AHEAD = 10_000  # requests of a flood that may be served before one of another peer; not held back, all of them are
 
 
 @contextlib.contextmanager
@@ -57,7 +58,7 @@ class AtOnce:
 def flood(path: Path, times: int) -> int:
     """Say a small request so often, as fast as the socket takes it; how many answers came."""
     with talking(path) as sock:
-        writer = threading.Thread(target=say_in_blocks, args=(sock, b'{"id":1,"method":"ping"}\n', times))
+        writer = threading.Thread(target=say_in_blocks, args=(sock, b'{"id":1,"method":"a"}\n', times))
         writer.start()
         seen = 0
         while chunk := sock.recv(1 << 20):
@@ -78,7 +79,8 @@ async def test_a_million_small_requests_are_all_answered_while_others_are_served
 ) -> None:
     path: Path = await nursery.start(serve_control, AtOnce(), short_dir / "s")
     other = await Peer.connect(path)
-    answers, waits = [], []
+    answers: list[int] = []
+    seen = [0]
 
     async def be_flooded() -> None:
         answers.append(await trio.to_thread.run_sync(partial(flood, path, A_MILLION), abandon_on_cancel=True))
@@ -86,11 +88,9 @@ async def test_a_million_small_requests_are_all_answered_while_others_are_served
     with trio.fail_after(28):
         nursery.start_soon(be_flooded)
         while not answers:
-            begin = time.perf_counter()
-            assert "result" in await other.call(1, "look")
-            waits.append(time.perf_counter() - begin)
+            seen.append((await other.call(1, "look"))["result"][0])
     assert answers == [A_MILLION]
-    assert max(waits) < LATE
+    assert max(after - before for before, after in itertools.pairwise(seen)) < AHEAD
     other.stream.socket.close()
 
 
@@ -229,7 +229,7 @@ async def hear_a_stranger(path: Path) -> str:
 async def test_another_user_can_neither_open_the_socket_nor_talk_where_its_mode_would_let_it(
     path: Path, methods: FakeMethods
 ) -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         assert await hear_a_stranger(path) == "PermissionError"
         await trio.Path(path.parent).chmod(0o755)
         await trio.Path(path).chmod(0o666)
@@ -277,7 +277,7 @@ async def test_a_subscriber_that_never_reads_is_cut_off_and_slows_no_other(
     await mute.ask(1, "subscribe", size=1000)
     await other.ask(1, "subscribe", size=1000)
     assert await hear_events(other, 3000) == list(range(1, 3001))
-    with trio.fail_after(SMALL.write_stall + 5):
+    with trio.fail_after(SMALL.write_stall + 20):
         while methods.ended != ["closing"]:
             await hear_events(other, 1)
     kernel_buffers = 2 * 1024 * 1024
@@ -293,7 +293,7 @@ async def test_what_a_request_has_started_ends_when_its_peer_leaves(connect: Con
     for number in range(3):
         await peer.call(number, "subscribe", events=0)
     peer.stream.socket.close()
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while len(methods.ended) < 3:
             await other.call(1, "echo")
     assert methods.ended == ["closing"] * 3
@@ -343,7 +343,7 @@ async def test_so_many_subscriptions_and_no_more(connect: Connect) -> None:
     refused = await peer.call("x", "subscribe", events=0)
     assert refused["error"]["code"] == "saturated"
     await peer.call("u", "unsubscribe", subscription=1)
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while "error" in await peer.call("x", "subscribe", events=0):
             pass  # the one that was ended has not gone yet
 
@@ -369,7 +369,7 @@ async def test_a_defect_met_while_a_connection_ends_ends_no_other(
     await peer.ask(1, "fail_when_cancelled")
     await methods.hanging.wait()
     peer.stream.socket.close()
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while not caplog.records:
             assert await other.call(1, "echo") == {"id": 1, "result": {}}
     assert [record.message for record in caplog.records] == ["a connection failed"]

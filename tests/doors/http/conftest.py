@@ -25,11 +25,11 @@ SMALL: dict[str, Any] = {
     "max_body": ByteCount(100_000),
     "body_bytes": ByteCount(300_000),
     "max_headers": ByteCount(4096),
-    "header_timeout": Seconds(0.3),
-    "body_timeout": Seconds(0.3),
-    "idle_timeout": Seconds(0.3),
-    "write_stall": Seconds(0.3),
-    "close_grace": Seconds(0.5),
+    "header_timeout": Seconds(30),
+    "body_timeout": Seconds(30),
+    "idle_timeout": Seconds(30),
+    "write_stall": Seconds(30),
+    "close_grace": Seconds(30),
     "rate": 0,
 }
 
@@ -60,7 +60,7 @@ def methods() -> FakeMethods:
 
 @pytest.fixture
 def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Opens a door with small limits, or others. What other doors serve on its port is left out."""
+    """Opens a door with small limits, or others, and much time. What other doors serve on its port is left out."""
     monkeypatch.setattr(routes, "DOORS", (health.routes, metrics.routes, calls.routes, events.routes))
 
     async def open_it(stands_behind: MethodsPort | None = None, **changes: Any) -> Door:

@@ -103,7 +103,7 @@ async def test_an_extension_is_attended_while_somebody_streams(open_door: Open, 
     await peer.open("/events?session=alice")
     assert world.methods.attended("alice")
     await peer.stream.aclose()
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         while world.methods.attended("alice"):
             await wait_all_tasks_blocked(0.01)
 
@@ -117,7 +117,7 @@ async def test_the_end_of_the_server_is_told_with_a_bookmark(open_door: Open, co
     door.close()
     (end,) = await peer.rest()
     assert end == {"id": event["id"], "event": "end", "data": {"bookmark": int(event["id"]), "reason": "closing"}}
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await door.ended.wait()
 
 

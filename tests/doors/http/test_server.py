@@ -34,7 +34,7 @@ async def answer_to(peer: HttpPeer, data: bytes) -> bytes:
         with contextlib.suppress(trio.BrokenResourceError):
             await peer.send_raw(data)
 
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send)
             with contextlib.suppress(trio.BrokenResourceError):
@@ -45,7 +45,7 @@ async def answer_to(peer: HttpPeer, data: bytes) -> bytes:
 
 async def settle(until: Callable[[], bool]) -> None:
     """Let the server's tasks go on until something holds, within reason."""
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         while not until():
             await wait_all_tasks_blocked(0.005)
 
@@ -100,44 +100,49 @@ async def test_requests_that_come_at_once_are_answered_in_order(door: Door, conn
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", GET, GET[:-2]])
-async def test_headers_that_do_not_come_to_an_end_are_not_waited_for(door: Door, connect: Connect, sent: bytes) -> None:
+async def test_headers_that_do_not_come_to_an_end_are_not_waited_for(
+    open_door: Open, connect: Connect, sent: bytes
+) -> None:
+    door = await open_door(header_timeout=Seconds(0.3))
     assert await answer_to(await connect(door), sent) == b""
     await settle(lambda: door.figures.connections == 0)
 
 
-async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(door: Door, connect: Connect) -> None:
-    peer = await connect(door)
+async def test_headers_that_come_a_byte_at_a_time_have_no_more_time_than_others(
+    open_door: Open, connect: Connect
+) -> None:
+    peer = await connect(await open_door(header_timeout=Seconds(0.3)))
     sent = 0
-    with trio.fail_after(5), contextlib.suppress(trio.BrokenResourceError):
+    with trio.fail_after(20), contextlib.suppress(trio.BrokenResourceError):
         while True:
             await peer.send_raw(b"X")
             sent += 1
             await trio.sleep(0.02)
-    assert 5 < sent < 60
+    assert sent < 60
 
 
 async def test_the_headers_of_a_later_request_have_no_more_time_than_those_of_the_first(
     open_door: Open, connect: Connect
 ) -> None:
-    peer = await connect(await open_door(idle_timeout=Seconds(3600)))
+    peer = await connect(await open_door(header_timeout=Seconds(1), idle_timeout=Seconds(3600)))
     assert (await peer.call("GET", "/health")).status == 200
     await wait_all_tasks_blocked()  # the server rests, too
     await peer.send_raw(b"GET /health HTTP/1.1\r\n")
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         assert await peer.is_closed()
 
 
-async def test_a_connection_without_a_request_is_closed_after_a_while(door: Door, connect: Connect) -> None:
-    peer = await connect(door)
+async def test_a_connection_without_a_request_is_closed_after_a_while(open_door: Open, connect: Connect) -> None:
+    peer = await connect(await open_door(idle_timeout=Seconds(0.3)))
     assert (await peer.call("GET", "/health")).status == 200
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         assert await peer.is_closed()
 
 
 async def test_a_body_that_does_not_arrive_is_not_waited_for(
-    door: Door, connect: Connect, methods: FakeMethods
+    open_door: Open, connect: Connect, methods: FakeMethods
 ) -> None:
-    peer = await connect(door)
+    peer = await connect(await open_door(body_timeout=Seconds(0.3)))
     head = f"POST /api/echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
     answer = await answer_to(peer, f"{head}Content-Length: 50\r\n\r\n{{".encode())
     assert answer.startswith(b"HTTP/1.1 408")
@@ -145,16 +150,18 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(
 
 
 async def test_a_request_may_take_longer_than_all_that_waits_for_the_peer(
-    door: Door, connect: Connect, methods: FakeMethods
+    open_door: Open, connect: Connect, methods: FakeMethods
 ) -> None:
-    peer = await connect(door)
+    limits = dict.fromkeys(("header_timeout", "body_timeout", "idle_timeout", "write_stall"), Seconds(0.5))
+    peer = await connect(await open_door(**limits))
     await peer.send("POST", "/api/wait", {})
     await trio.sleep(0.6)
     methods.release.set()
     assert (await peer.read()).json == "released"
 
 
-async def test_a_peer_that_does_not_read_is_cut_off(door: Door, connect: Connect, methods: FakeMethods) -> None:
+async def test_a_peer_that_does_not_read_is_cut_off(open_door: Open, connect: Connect, methods: FakeMethods) -> None:
+    door = await open_door(write_stall=Seconds(0.3))
     peer = await connect(door)
     peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     await peer.open("/events")
@@ -180,7 +187,7 @@ async def test_a_body_that_says_it_is_too_large_is_not_read(door: Door, connect:
 async def test_a_body_without_end_is_refused_where_it_becomes_too_large(
     open_door: Open, connect: Connect, methods: FakeMethods, chunk: bytes
 ) -> None:
-    door = await open_door(max_body=5000, body_timeout=30)
+    door = await open_door(max_body=5000)
     head = f"POST /api/echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
     peer = await connect(door)
     answer = await answer_to(peer, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * 10_000)
@@ -204,7 +211,7 @@ async def test_nothing_is_read_from_whoever_has_shown_no_token(
 async def test_all_bodies_together_have_a_budget_that_is_given_back(
     open_door: Open, connect: Connect, methods: FakeMethods
 ) -> None:
-    door = await open_door(body_bytes=50_000, idle_timeout=30)
+    door = await open_door(body_bytes=50_000)
     large = {"text": "x" * 99_000}
     first, second = await connect(door), await connect(door)
     await first.send("POST", "/api/wait", large)
@@ -250,7 +257,7 @@ async def test_where_all_are_busy_a_new_connection_is_told_so(
 async def test_ten_thousand_attempts_to_connect_leave_room_for_whoever_may_come_in(
     open_door: Open, connect: Connect, world: World
 ) -> None:
-    door = await open_door(world.methods, max_connections=16, header_timeout=30)
+    door = await open_door(world.methods, max_connections=16)
     owner = await connect(door)
     await owner.open("/events?kinds=test")
     await owner.take(1)
@@ -309,7 +316,7 @@ async def test_at_the_end_requests_are_answered_and_nobody_comes_in_any_more(
     answer = await busy.read()
     assert (answer.status, answer.error["code"]) == (503, "pool_closed")
     assert await idle.is_closed()
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         await door.ended.wait()
     with pytest.raises(OSError, match="onnect"):
         await connect(door)
@@ -318,20 +325,20 @@ async def test_at_the_end_requests_are_answered_and_nobody_comes_in_any_more(
 async def test_a_server_that_is_told_to_end_before_it_has_begun_ends(tmp_path: Path) -> None:
     settings = HttpSettings(bind="127.0.0.1:0", token=TOKEN)
     server = HttpServer(FakeMethods(), settings, tmp_path, hide=lambda _: None, env={})
-    with trio.fail_after(5), trio.CancelScope() as scope:
+    with trio.fail_after(20), trio.CancelScope() as scope:
         scope.cancel()
         await server.serve()
     assert server.services.closing.has_begun
 
 
 async def test_a_peer_that_does_not_read_does_not_hold_up_the_end(open_door: Open, connect: Connect) -> None:
-    door = await open_door(write_stall=3600)
+    door = await open_door(write_stall=3600, close_grace=Seconds(0.5))
     peer = await connect(door)
     peer.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     await peer.open("/events")
-    await trio.sleep(0.2)
+    await wait_all_tasks_blocked(0.05)
     door.close()
-    with trio.fail_after(3):
+    with trio.fail_after(20):
         await door.ended.wait()
 
 

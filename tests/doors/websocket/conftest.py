@@ -90,6 +90,6 @@ def follows(world: World) -> bool:
 
 async def settle(until: Callable[[], bool]) -> None:
     """Let the server's tasks go on until something holds, within reason."""
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         while not until():
             await wait_all_tasks_blocked(0.005)

@@ -102,7 +102,7 @@ class SocketPeer:
         for number, frame in enumerate(self.kept):
             if wanted(frame):
                 return self.kept.pop(number)
-        with trio.fail_after(10):
+        with trio.fail_after(20):
             while (frame_or_end := await self.frame()) is not None:
                 if wanted(frame_or_end):
                     return frame_or_end
@@ -111,7 +111,7 @@ class SocketPeer:
 
     async def rest(self) -> list[dict[str, Any]]:
         """All frames up to the end, those that were kept first."""
-        with trio.fail_after(10):
+        with trio.fail_after(20):
             while (frame := await self.frame()) is not None:
                 self.kept.append(frame)
         return self.kept

@@ -360,7 +360,8 @@ async def test_the_end_of_the_server_is_said_before_it_comes(join: Join, door: D
     door.close()
     frames = await peer.rest()
     assert (frames[-1]["event"], peer.closed) == ("shutdown", (1001, "the supervisor ends"))
-    with trio.fail_after(5):
+    await peer.leave()
+    with trio.fail_after(20):
         await door.ended.wait()
 
 

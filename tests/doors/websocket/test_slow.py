@@ -122,11 +122,13 @@ async def test_more_requests_a_second_than_a_token_may_make_are_refused(
     open_ws: Open, join: Join, world: World
 ) -> None:
     peer = await join(await open_ws(world.methods, rate=5))
-    answers = [await peer.request("health") for _ in range(20)]
-    refused = [answer["error"] for answer in answers if not answer["ok"]]
-    assert 5 <= len(refused) <= 15
-    assert all(error["retryable"] and 0 < error["retryAfterMs"] <= 1000 for error in refused)
-    assert all(error["code"] == "UNAVAILABLE" for error in refused)
+    served = 0
+    while (answer := await peer.request("health"))["ok"]:
+        served += 1
+    assert served >= 5
+    error = answer["error"]
+    assert (error["code"], error["retryable"]) == ("UNAVAILABLE", True)
+    assert 0 < error["retryAfterMs"] <= 1000
 
 
 async def test_a_message_that_is_too_large_ends_the_connection_even_of_a_peer_that_stays(
