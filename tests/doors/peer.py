@@ -10,7 +10,7 @@ from wire.framing import LineFramer
 
 
 class Peer:
-    """One connection; everything it waits for it gets within 5 s, or the test fails."""
+    """One connection; everything it waits for it gets within 20 s, or the test fails."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
@@ -30,7 +30,7 @@ class Peer:
 
     async def hear(self) -> dict[str, Any] | None:
         """The next line, or None at the end of the stream."""
-        with trio.fail_after(5):
+        with trio.fail_after(20):
             while not self._lines:
                 try:
                     chunk = await self.stream.receive_some(1 << 20)

@@ -28,7 +28,7 @@ async def path(short_dir: Path, methods: FakeMethods, nursery: trio.Nursery) -> 
 
 
 async def in_thread(work: Callable[..., Any], *args: Any) -> Any:
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         return await trio.to_thread.run_sync(partial(work, *args), abandon_on_cancel=True)
 
 

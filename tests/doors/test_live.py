@@ -197,7 +197,7 @@ async def test_where_it_could_not_be_redrawn_there_is_no_line_to_follow(
     *, live: bool, settings: LogSettings, env: dict[str, str]
 ) -> None:
     out = io.StringIO()
-    with Narrator(live=live, settings=settings, out=out, env=env) as narrator, trio.fail_after(1):
+    with Narrator(live=live, settings=settings, out=out, env=env) as narrator, trio.fail_after(20):
         await narrator.follow(figures)
     assert out.getvalue() == ""
 

@@ -82,7 +82,7 @@ async def test_without_a_service_manager_nothing_happens(env: dict[str, str]) ->
         service.ready()
         service.reloading()
         service.stopping()
-        with trio.fail_after(1):
+        with trio.fail_after(20):
             await service.keep_alive()
     assert troubles == []
 

@@ -182,6 +182,6 @@ def test_any_event_can_be_written_and_controls_nothing(event: dict[str, Any]) ->
 )
 def test_no_text_takes_long_to_look_through(piece: str) -> None:
     redactor = Redactor()
-    begin = time.perf_counter()
+    begin = time.process_time()
     redactor.text(piece * 100_000)
-    assert time.perf_counter() - begin < 0.2  # a pattern that goes over the text again and again takes seconds
+    assert time.process_time() - begin < 0.5  # a pattern that goes over the text again and again takes seconds

@@ -203,7 +203,7 @@ async def test_a_cancelled_caller_waits_for_no_hook(warnings: Warnings, gate: th
         token.run_sync_soon(begun.set)
         gate.wait()
 
-    with trio.fail_after(5):
+    with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(runner(warnings, "gateway:start", hang).notify, "gateway:start", START)
             nursery.start_soon(runner(warnings, "gateway:stop", block).notify, "gateway:stop", START)

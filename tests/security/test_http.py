@@ -167,21 +167,21 @@ def test_s34_a_foreign_page_opens_no_websocket(url: str) -> None:
         with pytest.raises(InvalidStatus, match="403"), opened(url, origin=origin):
             pass
     with opened(url, origin=url) as socket:
-        assert json.loads(socket.recv(10))["event"] == "connect.challenge"
+        assert json.loads(socket.recv(20))["event"] == "connect.challenge"
 
 
 # --- WebSockets -------------------------------------------------------------------------------------------------------
 
 
 def opened(url: str, **headers: str) -> ClientConnection:
-    return connect(url.replace("http", "ws") + "/ws", additional_headers=headers, open_timeout=10)
+    return connect(url.replace("http", "ws") + "/ws", additional_headers=headers, open_timeout=20)
 
 
 def ask(socket: ClientConnection, method: str, **params: object) -> dict[str, object]:
     """The answer to one request; events in between are passed over."""
     socket.send(json.dumps({"type": "req", "id": method, "method": method, "params": params}))
     while True:
-        frame: dict[str, object] = json.loads(socket.recv(10))
+        frame: dict[str, object] = json.loads(socket.recv(20))
         if frame["type"] == "res":
             return frame
 
@@ -205,12 +205,12 @@ def test_s35_a_websocket_without_a_token_gets_one_refusal_and_is_closed(
     url: str, method: str, params: dict[str, object]
 ) -> None:
     with opened(url) as socket:
-        assert json.loads(socket.recv(10))["event"] == "connect.challenge"
+        assert json.loads(socket.recv(20))["event"] == "connect.challenge"
         answer = ask(socket, method, **params)
         assert answer["ok"] is False
         assert TOKEN not in json.dumps(answer)
         with pytest.raises(ConnectionClosed) as closed:
-            socket.recv(10)
+            socket.recv(20)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1008
 
@@ -218,10 +218,10 @@ def test_s35_a_websocket_without_a_token_gets_one_refusal_and_is_closed(
 @pytest.mark.process
 def test_s35_the_first_frame_of_a_websocket_is_small(url: str) -> None:
     with opened(url) as socket:
-        socket.recv(10)
+        socket.recv(20)
         socket.send("x" * (64 * 1024 + 1))
         with pytest.raises(ConnectionClosed) as closed:
-            socket.recv(10)
+            socket.recv(20)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1009
 

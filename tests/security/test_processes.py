@@ -76,7 +76,7 @@ def test_s13_what_a_closed_supervisor_has_started_is_found_and_ended_all_the_sam
         started = marked_processes(supervisor.instance())
         assert len(started) >= 2  # the worker and its command
         supervisor.signal(signal.SIGKILL)
-        assert gone_within(started, 10)
+        assert gone_within(started, 20)
 
 
 def test_s14_neither_a_supervisor_nor_its_workers_leave_core_dumps(tmp_path: Path) -> None:

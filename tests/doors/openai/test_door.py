@@ -31,7 +31,7 @@ def body(text: str, **more: Any) -> dict[str, Any]:
 async def until(peer: HttpPeer, end: bytes) -> bytes:
     """What a stream says up to, and with, ``end``."""
     said = b""
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         while end not in said:
             part = await peer.part()
             assert part, said
@@ -41,7 +41,7 @@ async def until(peer: HttpPeer, end: bytes) -> bytes:
 
 async def running(world: World, text: str) -> Any:
     """The worker that has got as far as this prompt."""
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         while not any(worker.text == text for worker in world.launcher.workers):
             await wait_all_tasks_blocked(0.01)
     return world.launcher.running(text)
@@ -61,7 +61,7 @@ async def test_a_second_request_of_a_session_waits_for_the_first_and_is_not_put_
     await first.send("POST", CHAT, body("hang"))
     worker = await running(world, "hang")
     await second.send("POST", CHAT, body("say two"))
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         while not (worker.steers or world.gateway.conductor.lanes.depth("alice")):
             await wait_all_tasks_blocked(0.01)
     worker.finish("one")
@@ -90,7 +90,7 @@ async def test_a_session_of_its_own_waits_for_results_and_no_longer_when_they_ha
     ]
     worker.finish("done")
     assert (await peer.read()).status == 200
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         while world.gateway.sessions.get(session) is not None:
             await wait_all_tasks_blocked(0.01)
 
@@ -171,7 +171,7 @@ async def test_a_connection_that_is_cut_is_one_whose_client_has_left(
     if not aborts:
         worker.finish("done")
     run = world.gateway.ledger.find("token:http", "k1", "alice")
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         outcome = await run.wait()
     assert outcome.status == ("error" if aborts else "ok")
 
@@ -185,7 +185,7 @@ async def test_a_session_named_in_another_script_comes_as_utf_8(open_v1: Open, c
     head = f"POST {CHAT} HTTP/1.1\r\nhost: {peer.host}\r\n{headers}\r\ncontent-length: {len(content)}\r\n\r\n"
     await peer.send_raw(head.encode() + content)
     said = b""
-    with trio.fail_after(10):
+    with trio.fail_after(20):
         while b"}]" not in said:
             said += await peer.stream.receive_some(65536)
     assert said.startswith(b"HTTP/1.1 200")
