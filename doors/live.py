@@ -15,6 +15,7 @@ from typing import Any, Self, TextIO
 import structlog
 import trio
 
+from doors.last_words import wait_for_last_words
 from doors.log_settings import LogSettings
 from doors.logs import opened_log, render_json, render_line
 from doors.redaction import Redactor
@@ -26,7 +27,6 @@ __all__ = ["Narrator", "render_figures"]
 
 _QUEUED_LINES = 1000
 _REDRAW_SECONDS = 1.0
-_CLOSE_SECONDS = 1.0
 _CLEAR = "\r\x1b[2K"
 _EVERY_TURN = frozenset({"session_bound", "session_parked", "session_resumed"})
 """Far too many for a log, unless somebody asks for everything."""
@@ -54,7 +54,8 @@ class Narrator:
     """Tells a terminal or a log what the supervisor does, from a thread: a terminal that is held must not hold it.
 
     What cannot be written in time is dropped, and the number of lines dropped is told when writing goes on. A context
-    manager: while it is entered, every logger of the process writes here too; leaving it gives the last lines a second.
+    manager: while it is entered, every logger of the process writes here too; leaving it gives the reader of the
+    last lines a second.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Narrator:
         self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
+        self._is_writing = False
         self._thread = threading.Thread(target=self._write_all, name="narrator", daemon=True)
 
     def __enter__(self) -> Self:
@@ -87,9 +89,7 @@ class Narrator:
 
     def __exit__(self, *_exc: object) -> None:
         self._log.close()
-        if self._thread.is_alive():
-            self._put_last()
-            self._thread.join(_CLOSE_SECONDS)
+        wait_for_last_words(self._thread, self._queue, lambda: self._is_writing)  # a daemon: ends with the process
 
     def hide(self, values: Iterable[str]) -> None:
         """Show these values in no line from now on: what the environments of profiles hold, for example."""
@@ -134,20 +134,17 @@ class Narrator:
         except queue.Full:
             self._dropped += 1
 
-    def _put_last(self) -> None:
-        try:
-            self._queue.put(None, timeout=_CLOSE_SECONDS)
-        except queue.Full:
-            return  # nobody reads; the thread is a daemon and ends with the process
-
     # --- the writing thread -----------------------------------------------------------------------------------------
 
     def _write_all(self) -> None:
         figures = ""
         try:
             while (item := self._queue.get()) is not None:
+                self._is_writing = True
                 figures = self._write(*item, figures)
+                self._is_writing = False
             if figures:
+                self._is_writing = True
                 self._out.write(_CLEAR)  # what they say has been overtaken by the end
                 self._out.flush()
         except (OSError, ValueError):

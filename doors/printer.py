@@ -6,16 +6,18 @@ import queue
 import threading
 from typing import Self, TextIO
 
+from doors.last_words import wait_for_last_words
+
 __all__ = ["Printer"]
 
 _QUEUED = 100
-_CLOSE_SECONDS = 1.0
 
 
 class Printer:
-    """A context manager; leaving it gives the last lines a second. One that is never told anything starts no thread.
+    """A context manager; leaving it gives the reader of the last lines a second.
 
-    Characters that the output's encoding does not have are written as standard error has them: by their numbers.
+    One that is never told anything starts no thread. Characters that the output's encoding does not have are written as
+    standard error has them: by their numbers.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -23,6 +25,7 @@ class Printer:
         self._encoding = out.encoding or "utf-8"
         self._queue: queue.Queue[str | None] = queue.Queue(_QUEUED)
         self._thread: threading.Thread | None = None
+        self._is_writing = False
         self._error: OSError | None = None
         self.ended = threading.Event()
         """It writes no more, because that failed."""
@@ -31,13 +34,8 @@ class Printer:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        if self._thread is None:
-            return
-        try:
-            self._queue.put(None, timeout=_CLOSE_SECONDS)
-        except queue.Full:
-            return  # nobody reads; the thread is a daemon and ends with the process
-        self._thread.join(_CLOSE_SECONDS)
+        if self._thread is not None:  # a daemon: where nobody reads it ends with the process
+            wait_for_last_words(self._thread, self._queue, lambda: self._is_writing)
 
     def write(self, lines: str) -> None:
         """Have lines, without the last line end, written; never blocks. Raises OSError where nobody takes them."""
@@ -55,8 +53,10 @@ class Printer:
         try:
             while (lines := self._queue.get()) is not None:
                 writable = lines.encode(self._encoding, "backslashreplace").decode(self._encoding)
+                self._is_writing = True
                 self._out.write(f"{writable}\n")
                 self._out.flush()
+                self._is_writing = False
         except (OSError, ValueError) as exc:  # ValueError: closed
             self._error = exc if isinstance(exc, OSError) else OSError(errno.EPIPE, os.strerror(errno.EPIPE))
             self.ended.set()
