@@ -14,8 +14,8 @@ from errors import PoolError
 
 __all__ = ["SupervisorProcess"]
 
-_READY_TIMEOUT = 15.0
-_TERM_TIMEOUT = 10.0
+_READY_TIMEOUT = 30.0
+_TERM_TIMEOUT = 30.0
 _LOG_LINES = 40
 
 
@@ -27,13 +27,15 @@ class SupervisorProcess:
     """
 
     def __init__(self, folder: Path, settings: str = "") -> None:
-        """``folder`` must exist and have a short path; ``settings`` is the text of a settings file."""
+        """``folder`` must exist and have a short path; ``settings``: the text of a file whose log tells ``ready``."""
         self.data_dir = folder / "data"
         self.socket = folder / "s"
         self._settings_file = folder / "pool.toml"
         self._settings_file.write_text(settings, encoding="utf-8")
         self._log: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
-        self._ready = threading.Event()
+        self._is_ready = False
+        self._has_answered = threading.Event()
+        """It has said that it is ready, or will not any more."""
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-P", "-m", "cli", "run"]
@@ -48,8 +50,8 @@ class SupervisorProcess:
         )
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
-        self._ready.wait(_READY_TIMEOUT)
-        if not self.socket.exists():
+        self._has_answered.wait(_READY_TIMEOUT)
+        if not self._is_ready:  # that there is a socket says nothing: one that was killed has left its own
             self._end()
             raise PoolError(f"the supervisor did not start: {self.log_tail().strip() or 'it said nothing'}")
         return self
@@ -84,8 +86,9 @@ class SupervisorProcess:
             for line in lines:
                 self._log.append(line.decode(errors="replace"))
                 if b'"event":"ready"' in line:
-                    self._ready.set()
-        self._ready.set()
+                    self._is_ready = True
+                    self._has_answered.set()
+        self._has_answered.set()
 
     def _end(self) -> None:
         if self._process.poll() is None:
