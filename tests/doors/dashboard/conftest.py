@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.doors.dashboard.chromium import chromium
-from tests.doors.dashboard.site import Site, Visit, running_site
+from tests.doors.dashboard.halting import HaltingModel, running_model
+from tests.doors.dashboard.site import SETTINGS, TOKEN, Site, Visit, running_site
 
 OpenPage = Callable[..., Visit]
 
@@ -20,10 +21,19 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def site() -> Iterator[Site]:
-    """A supervisor that the tests of this folder share; each has sessions of its own."""
-    with tempfile.TemporaryDirectory(prefix="pool-") as folder, running_site(Path(folder)) as running:
+def model() -> Iterator[HaltingModel]:
+    """What the agent ``halting`` asks."""
+    with running_model() as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def site(model: HaltingModel) -> Iterator[Site]:
+    """A supervisor that the tests of this folder share; each has sessions of its own."""
+    with tempfile.TemporaryDirectory(prefix="pool-") as folder:
+        settings = SETTINGS.format(port=0, token=TOKEN, folder=folder) + model.agent(folder)
+        with running_site(Path(folder), settings=settings) as running:
+            yield running
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from fixtures.fake_openai import FakeOpenAI, Handler, user_texts
 from fixtures.fake_openai_plan import Call, Json, Plan, text_of
 from tests.doors.dashboard.chromium import chromium
-from tests.doors.dashboard.site import TOKEN, Site, Visit, free_port, running_site
+from tests.doors.dashboard.site import TOKEN, Site, Visit, running_site
 
 __all__ = ["PICTURE", "company", "pose"]
 
@@ -31,7 +31,7 @@ max = 5
 drain_timeout = 0.1
 worker_memory = "100MB"
 [http]
-bind = "127.0.0.1:{port}"
+bind = "127.0.0.1:0"
 token = "{token}"
 [agents.main]
 {model}
@@ -106,9 +106,8 @@ def company(folder: Path) -> Iterator[Site]:
     thread = threading.Thread(target=model.serve_forever)
     thread.start()
     try:
-        port = free_port()
-        settings = SETTINGS.format(port=port, token=TOKEN, model=MODEL.format(folder=folder, url=model.url))
-        with running_site(folder, port, settings) as site:
+        settings = SETTINGS.format(token=TOKEN, model=MODEL.format(folder=folder, url=model.url))
+        with running_site(folder, settings=settings) as site:
             yield site
     finally:
         model.shutdown()

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -38,10 +37,11 @@ permission_mode = "approval"
 class Site:
     """A running supervisor, as somebody with its token sees it over HTTP."""
 
-    def __init__(self, supervisor: SupervisorProcess, port: int) -> None:
+    def __init__(self, supervisor: SupervisorProcess) -> None:
         self.supervisor = supervisor
-        self.port = port
-        self.url = f"http://127.0.0.1:{port}"
+        with supervisor.connect() as client:
+            self.url = str(client.call("status")["supervisor"]["http"]["url"])
+        self.port = int(self.url.rpartition(":")[2])
 
     @property
     def pid(self) -> int:
@@ -83,21 +83,15 @@ class Site:
         return next(worker for worker in workers if worker["session"] == session)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 @contextlib.contextmanager
-def running_site(folder: Path, port: int | None = None, settings: str = "") -> Iterator[Site]:
-    """A supervisor of the bundled agent, its data in ``folder``; on a port given before it comes back where it was.
+def running_site(folder: Path, port: int = 0, settings: str = "") -> Iterator[Site]:
+    """A supervisor of the bundled agent, its data in ``folder``; with a port it comes back where another was.
 
-    ``settings``: the text of a settings file that binds that port with that token.
+    ``settings``: the text of a settings file with that token.
     """
-    port = port or free_port()
     settings = settings or SETTINGS.format(port=port, token=TOKEN, folder=folder)
     with SupervisorProcess(folder, settings) as supervisor:
-        yield Site(supervisor, port)
+        yield Site(supervisor)
 
 
 class Visit:

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.doors.dashboard.conftest import OpenPage
+from tests.doors.dashboard.halting import WHOLE, HaltingModel
 from tests.doors.dashboard.site import Site
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -14,26 +15,30 @@ pytestmark = [pytest.mark.process, pytest.mark.browser]
 HOSTILE = "<script>window.taken = 1</script><img src=x onerror='window.taken = 2'><b>bold</b> &amp; &lt;"
 
 
-def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(site: Site, open_page: OpenPage) -> None:
+def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(
+    site: Site, model: HaltingModel, open_page: OpenPage
+) -> None:
     visit = open_page(site)
     page = visit.page
     page.locator("#new-session").click()
     page.locator("#begin-key").fill("streaming")
-    page.locator("#begin-key").press("Enter")
+    page.locator("#begin-agent").fill("halting")
+    page.locator("#begin-agent").press("Enter")
     expect(page.locator("#prompt")).to_be_focused()
-    visit.send("PIECES=40 DELAY=50")
+    visit.send("tell me")
     live = page.locator("#history [data-live] .text")
-    expect(live).to_contain_text("piece 3 ")
-    assert "piece 39" not in live.inner_text()
+    expect(live).to_contain_text("piece 19")
+    assert "piece 20" not in live.inner_text()
     expect(page.locator("#conversation-state")).to_have_text("working")
     expect(page.locator("#sessions .session[aria-current]")).to_contain_text("piece")
     visit.keep("streaming")
+    model.go_on.release(2)
     answer = page.locator("#history .said.assistant .text")
-    expect(answer).to_contain_text("piece 39")
+    expect(answer).to_have_text(WHOLE)
     expect(page.locator("#conversation-state")).to_have_text("ready")
     expect(page.locator("#history [data-live]")).to_have_count(0)
     expect(answer).to_have_count(1)
-    expect(page.locator("#history .said.user .text")).to_have_text(["PIECES=40 DELAY=50"])
+    expect(page.locator("#history .said.user .text")).to_have_text(["tell me"])
     expect(page.locator("#history [data-pending]")).to_have_count(0)
 
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.doors.dashboard.conftest import OpenPage
+from tests.doors.dashboard.halting import WHOLE, HaltingModel
 from tests.doors.dashboard.site import Site, Visit, running_site
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
@@ -43,19 +44,24 @@ def test_what_happens_while_the_network_is_gone_is_shown_when_it_is_back(site: S
     assert page.locator("#events .break").count() == 0
 
 
-def test_a_turn_that_streams_through_a_drop_is_whole_in_the_end(site: Site, open_page: OpenPage) -> None:
+def test_a_turn_that_streams_through_a_drop_is_whole_in_the_end(
+    site: Site, model: HaltingModel, open_page: OpenPage
+) -> None:
     visit = open_page(site)
     page = visit.page
-    run = site.begin("through", "PIECES=60 DELAY=50")
+    run = site.begin("through", "tell me", agent="halting")
     visit.open_session("through")
-    expect(page.locator("#history [data-live]")).to_contain_text("piece 3 ")
+    expect(page.locator("#history [data-live]")).to_contain_text("piece 19")
     visit.context.set_offline(True)
     expect(page.locator("#link-text")).to_contain_text("Reconnecting in")
+    model.go_on.release()
     visit.context.set_offline(False)
     expect(page.locator("#link-text")).to_have_text("Live")
-    whole = site.call("agent.wait", run_id=run)["text"]
+    expect(page.locator("#history [data-live]")).to_contain_text("piece 29")
+    model.go_on.release()
+    assert site.call("agent.wait", run_id=run)["text"].strip() == WHOLE
     answer = page.locator("#history .said.assistant .text")
-    expect(answer).to_have_text([whole.strip()])
+    expect(answer).to_have_text([WHOLE])
 
 
 def test_a_page_outlives_its_supervisor_and_goes_on_with_the_next_one(browser: Browser) -> None:
