@@ -1,5 +1,6 @@
 """Much at once: the page stays responsive, and what it shows and remembers stays small."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,8 +14,9 @@ from tests.doors.dashboard.site import Site
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
-WINDOWS = 4
+WINDOWS, MOST_WINDOWS = 4, 20
 """A window may be spoiled by another program that wants the processor; the page's own slowness would spoil each."""
+LATE = 100.0
 
 MEASURE = """(seconds) => new Promise((resolve) => {
     const long = [];
@@ -42,6 +44,11 @@ def measure(page: Page, seconds: float = 2.0) -> dict[str, Any]:
     return found
 
 
+def is_good(window: dict[str, Any]) -> bool:
+    return bool(window["gap"] < LATE and window["long"] < LATE)
+
+
+@pytest.mark.timeout(120)
 def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(tmp_path: Path, open_page: OpenPage) -> None:
     crowd = Crowd(2000)
     with serving(crowd, tmp_path) as url:
@@ -51,12 +58,13 @@ def test_no_frame_takes_100_ms_with_64_workers_and_2000_events_a_second(tmp_path
         page.get_by_label("text pieces").check()
         visit.open_session("s7")
         page.locator("#conversation-close").click()
-        begun = crowd.seq
+        began, before = time.monotonic(), crowd.seq
         windows = [measure(page) for _ in range(WINDOWS)]
-        assert min(window["gap"] for window in windows) < 100, windows
-        assert min(window["long"] for window in windows) < 100, windows
-        told = crowd.seq - begun
-        assert told > 0.8 * 2000 * 2.0 * WINDOWS, "the door itself did not keep the pace"
+        while not any(map(is_good, windows)) and len(windows) < MOST_WINDOWS:
+            windows.append(measure(page))
+        told, seconds = crowd.seq - before, time.monotonic() - began
+        assert any(map(is_good, windows)), windows
+        assert told > 0.8 * 2000 * seconds, "the door itself did not keep the pace"
         newest = "parseInt(document.querySelector('#events').firstChild.title.split(' ')[1])"
         page.wait_for_function(f"() => {newest} > {crowd.seq}")
         assert page.locator("#events .event").count() <= 150

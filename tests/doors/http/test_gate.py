@@ -261,12 +261,12 @@ async def test_every_answer_has_the_headers_that_keep_browsers_from_guessing(doo
 async def test_too_many_requests_of_one_token_do_not_take_the_turns_of_another(
     open_door: Open, connect: Connect
 ) -> None:
-    door = await open_door(tokens=TOKENS, rate=5)
+    door = await open_door(tokens=TOKENS, rate=1)
     bot, owner, nobody = await connect(door, TALKER), await connect(door), await connect(door, None)
     served = 0
     while (answer := await bot.call("GET", "/health")).status == 200:
         served += 1
-    assert served >= 10
+    assert served >= 2
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     assert (await owner.call("GET", "/health")).status == 200
     assert (await nobody.call("GET", "/health")).status == 200
