@@ -61,13 +61,11 @@ class RpcClient:
         self._alarm = Alarm()
         self._reading = trio.CancelScope()
         self._cause: ProtocolViolation | ExitStatus | None = None
-        self._ready_or_ended = trio.Event()
-        self._gone = trio.Event()
+        self._ready_or_ended, self._gone = trio.Event(), trio.Event()
         self._notices = Notices(on_ready=self._ready_or_ended.set)
         self._on_ended: Callable[[PoolError], None] | None = None
         self._on_raw: Callable[[tuple[RawLine, ...]], None] | None = None
-        self._events = 0
-        self._bytes_in = 0
+        self._events = self._bytes_in = 0
         self._last_output: float | None = None
 
     # --- life --------------------------------------------------------------------------------------------------------
@@ -292,6 +290,8 @@ class RpcClient:
     async def _expect_exit(self, closed: str, grace: float) -> None:
         """A worker that has closed a pipe is about to end; its exit cancels this."""
         await trio.sleep(grace)
+        if self._transport.has_ended():  # we were held up ourselves: the exit is the cause, once it is told
+            await self._watch_exit()
         self._stop(ProtocolViolation(f"it closed its {closed} but lives on"))
 
     async def _watch_exit(self) -> None:

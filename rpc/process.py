@@ -181,6 +181,10 @@ class WorkerProcess:
         await self._exited.wait()
         return self._known_status()
 
+    def has_ended(self) -> bool:
+        """Whether the worker has ended, though nobody may have been told yet."""
+        return self._watch.has_ended()
+
     def stderr_tail(self) -> str:
         """The last text the worker wrote to stderr, at most 64 KiB, without secrets of its environment."""
         return self._tail.text()

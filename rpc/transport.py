@@ -51,6 +51,10 @@ class Transport(Protocol):
         """Wait for the worker's end. May be awaited by any number of tasks, also after the end."""
         ...
 
+    def has_ended(self) -> bool:
+        """Whether the worker has ended, though ``wait_exit`` may still have to tell so."""
+        ...
+
     def stderr_tail(self) -> str:
         """The last text the worker wrote to stderr, at most 64 KiB."""
         ...

@@ -23,6 +23,7 @@ class MemoryTransport:
         self._output_closed = False
         self._input_closed = False
         self._status: ExitStatus | None = None
+        self._is_dead = False
         self._changed = trio.lowlevel.ParkingLot()
         self._lines_taken = 0
 
@@ -62,6 +63,9 @@ class MemoryTransport:
             await self._changed.park()
         return self._status
 
+    def has_ended(self) -> bool:
+        return self._is_dead
+
     def stderr_tail(self) -> str:
         return self.stderr
 
@@ -89,8 +93,13 @@ class MemoryTransport:
         self._input_closed = True
         self._changed.unpark_all()
 
+    def die(self) -> None:
+        """Be dead, of which nobody is told until ``exit``."""
+        self._is_dead = True
+
     def exit(self, code: int | None = None, signal: int | None = None) -> None:
         """End; stdout stays open, as a grandchild would hold it."""
+        self._is_dead = True
         self._status = ExitStatus(code, signal)
         self._changed.unpark_all()
 

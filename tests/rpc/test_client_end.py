@@ -174,6 +174,27 @@ async def test_an_exit_after_a_closed_stdout_is_an_exit(autojump_clock: MockCloc
         assert trio.current_time() == 0
 
 
+@pytest.mark.parametrize("pipe", ["stdin", "stdout"])
+async def test_an_exit_that_is_told_of_late_is_an_exit_too(
+    autojump_clock: MockClock, nursery: trio.Nursery, pipe: str
+) -> None:
+    worker = MemoryTransport()
+    async with running(worker) as client:
+        asked = [Asked(nursery, client, "get_state")]
+        await worker.next_request()
+        if pipe == "stdin":
+            worker.close_input()
+            asked.append(Asked(nursery, client, "get_state"))
+        else:
+            worker.close_output()
+        worker.die()
+        await trio.sleep(10)
+        assert client.ended is None
+        worker.exit(signal=9)
+        for each in asked:
+            assert "killed by signal 9" in str(await each.error())
+
+
 async def test_a_worker_with_a_closed_stdin_is_heard_out_until_the_grace_is_over(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
