@@ -1,6 +1,6 @@
 """What is shown while a run goes on: on a terminal a few lines that renew themselves, elsewhere a line now and then.
 
-A promise that is broken is told at once: an hour later is late to end a run that has gone wrong.
+A promise that is broken is told as soon as it is judged: an hour later is late to end a run that has gone wrong.
 """
 
 import os
@@ -76,7 +76,9 @@ class Progress:
     def tell_where_it_stands(self) -> None:
         """Print a line about the run so far, for one that is ended early; nothing in its first second."""
         if self._recorder is not None and self._recorder.meter.series:
+            self._recorder.checker.finish()
             with self._console.surviving():
+                self._tell_broken(self._recorder.checker.violations)
                 self._console.print(_line(self._recorder), soft_wrap=True)
 
     def _notice(self) -> None:

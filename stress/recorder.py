@@ -18,7 +18,7 @@ __all__ = ["Recorder"]
 
 
 class Recorder:
-    """One run. ``listeners`` are told each fact after it was judged."""
+    """One run. ``listeners`` are told each fact as it comes; judged it is later."""
 
     def __init__(self, plan: Plan, rules: Rules) -> None:
         self.plan = plan
@@ -44,9 +44,13 @@ class Recorder:
         for listener in self.listeners:
             listener(fact)
 
-    def result(self, *, log: str = "") -> Result:
-        """What came of it; no more facts come. ``log``: where the supervisor's log was left."""
+    def finish(self) -> None:
+        """No more facts come."""
+        self.checker.finish()
         self.meter.finish()
+
+    def result(self, *, log: str = "") -> Result:
+        """What came of it, once it is finished. ``log``: where the supervisor's log was left."""
         return Result(
             plan=self.plan,
             machine=_machine_facts(),

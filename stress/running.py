@@ -73,6 +73,7 @@ async def drive_own(wish: Wish, *, show: Show = lambda _recorder: None, settings
             await nursery.start(target.run)
             await _Run(recorder, faults, preparations, target).go_and_end(target)
             nursery.cancel_scope.cancel()
+        recorder.finish()
         log = str(target.log) if recorder.checker.broken else ""
     finally:
         if not log:
@@ -99,6 +100,7 @@ async def drive_attached(wish: Wish, socket: Path, *, show: Show = lambda _recor
     show(recorder)
     target = AttachedTarget(socket, clock=recorder.clock, tell=recorder.tell)
     await _Run(recorder, faults, preparations, target).go(target.meet)
+    recorder.finish()
     return recorder.result()
 
 

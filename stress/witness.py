@@ -121,23 +121,22 @@ class Witness:
             await trio.sleep(max(_STATUS_SECONDS, took / _STATUS_SHARE))
 
     async def watch_delays(self) -> None:
-        """Each second, by how much this machine makes things late.
+        """Each second and at the end, by how much this machine makes things late.
 
         How much later than asked for this process goes on after a nap, at most; or how long the supervisor was ready to
         run and had no CPU, where that is more.
         """
-        worst = 0.0
-        told = self._clock()
-        queued = self._queued()
+        told, queued = self._clock(), self._queued()
         while True:
-            began = self._clock()
-            await trio.sleep(_NAP_SECONDS)
-            now = self._clock()
-            worst = max(worst, now - began - _NAP_SECONDS)
-            if now - told >= _MEASURE_SECONDS:
-                before, queued = queued, self._queued()
-                self._tell(Delayed(t=now, seconds=max(worst, queued - before)))
-                worst, told = 0.0, now
+            worst, before = 0.0, queued
+            try:
+                while self._clock() - told < _MEASURE_SECONDS:
+                    began = self._clock()
+                    await trio.sleep(_NAP_SECONDS)
+                    worst = max(worst, self._clock() - began - _NAP_SECONDS)
+            finally:
+                told, queued = self._clock(), self._queued()
+                self._tell(Delayed(t=told, seconds=max(worst, queued - before)))
 
     def _queued(self) -> float:
         household = self._household()

@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from stress.checker.backlog import Backlog, in_due_time
 from stress.checker.book import Book
 from stress.checker.judge import Blame, Judge, Rules
 from stress.checker.neighbours import Neighbours, quantile
@@ -29,7 +30,7 @@ _SURROUNDINGS = 30.0
 
 
 class Evidence(NamedTuple):
-    """What a judge said of the last of ``facts``, which are those that were kept of what was seen until then."""
+    """What a judge said of that moment; ``facts`` are those that were kept of what was seen until it was said."""
 
     invariant: str
     t: float
@@ -38,9 +39,10 @@ class Evidence(NamedTuple):
 
 
 class Checker:
-    """Shows every fact to every judge; ``violations`` are the first of each invariant.
+    """Shows every fact to every judge, when it is known how late the machine was then.
 
-    ``evidence`` has the very first of each. ``harms`` counts what became of requests that must not.
+    ``violations`` are the first of each invariant, ``evidence`` has the very first of each. ``harms`` counts what
+    became of requests that must not.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -50,10 +52,20 @@ class Checker:
         self.evidence: dict[str, Evidence] = {}
         self._judges = [kind(rules) for kind in _JUDGES]
         self._book = Book()
+        self._backlog = Backlog(self._book)
         self._facts: deque[Fact] = deque(maxlen=_KEPT_FACTS)
 
     def see(self, fact: Fact) -> None:
-        """Judge the next fact."""
+        """Take the next fact in, and judge what has waited for it."""
+        for each in self._backlog.add(fact):
+            self._judge(each)
+
+    def finish(self) -> None:
+        """No more facts come: judge all that still wait."""
+        for each in self._backlog.rest():
+            self._judge(each)
+
+    def _judge(self, fact: Fact) -> None:
         self._facts.append(fact)
         for each in self._judges:
             for blame in each.see(fact, self._book):
@@ -78,7 +90,7 @@ class Checker:
         if blame.harm:
             self.harms[blame.harm] += 1
         if invariant not in self.evidence:
-            self.evidence[invariant] = Evidence(invariant, t, blame, tuple(self._facts))
+            self.evidence[invariant] = Evidence(invariant, t, blame, (*self._facts, *self._backlog))
         if self.broken[invariant] <= _KEPT_VIOLATIONS:
             history = tuple(self._history(t, blame))
             self.violations.append(Violation(invariant=invariant, t=t, what=blame.what, history=history))
@@ -118,6 +130,7 @@ def judge(facts: Iterable[Fact], rules: Rules) -> list[Violation]:
     checker = Checker(rules)
     for fact in facts:
         checker.see(fact)
+    checker.finish()
     return checker.violations
 
 
@@ -125,7 +138,7 @@ def shows(facts: Iterable[Fact], rules: Rules, evidence: Evidence) -> bool:
     """Whether the judge says the very same of this history, at the same moment."""
     (kind,) = (each for each in _JUDGES if each.invariant == evidence.invariant)
     judging, book = kind(rules), Book()
-    for fact in facts:
+    for fact in in_due_time(facts, book):
         if any(blame == evidence.blame and fact.t == evidence.t for blame in judging.see(fact, book)):
             return True
         book.take(fact)

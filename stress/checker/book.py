@@ -28,6 +28,8 @@ __all__ = ["CLOCK", "KEPT", "Book", "Entry", "Talk"]
 KEPT = 20_000
 """Requests that have ended are forgotten when there are more of them, but for their session."""
 _DELAY_WINDOW = 3.0
+_DELAY_PERIOD = 1.0
+"""Of so many seconds, and its own length before them, a delay is told."""
 _FAULTS_KEPT = 1000
 _CLOCK_SLACK = 5.0
 """A clock is right again so many seconds after it was to be, at most, and this machine's lateness."""
@@ -112,7 +114,7 @@ class Book:
         self._longest_fault = 0.0
         self._all_hit_until = -math.inf
         """Until when something was done to all workers."""
-        self._now = 0.0
+        self._now = self._reached = 0.0
         self._life_ended = -math.inf
         self.life = 0
         self.life_began = 0.0
@@ -121,8 +123,18 @@ class Book:
         self._delays: list[Delayed] = []
 
     def delay(self) -> float:
-        """How late this machine has been of late, in seconds."""
-        return max((delay.seconds for delay in self._delays), default=0.0)
+        """How late this machine was at the time that is being judged, or of late, in seconds."""
+        known = (each.seconds for each in self._delays if each.t - each.seconds - _DELAY_PERIOD <= self._reached)
+        return max(known, default=0.0)
+
+    def foresee(self, delay: Delayed) -> None:
+        """What is judged from now on may have been late by so much."""
+        self._delays.append(delay)
+
+    def reach(self, t: float) -> None:
+        """The next fact, which is of that time, is about to be judged."""
+        self._reached = t
+        self._delays = [delay for delay in self._delays if delay.t > t - _DELAY_WINDOW]
 
     def talk(self, session: str) -> Talk:
         """The session; a new one where it was never heard of."""
@@ -168,9 +180,6 @@ class Book:
                 self._end_life(fact.t)
             case Injected():
                 self._note_fault(fact)
-            case Delayed():
-                self._delays = [delay for delay in self._delays if delay.t > fact.t - _DELAY_WINDOW]
-                self._delays.append(fact)
             case _:
                 pass
 

@@ -24,9 +24,9 @@ _QUEUED = "queued"
 
 
 class _Suspicion(NamedTuple):
-    """At ``due`` the request ``passed`` must have got a worker too, since ``favoured`` has."""
+    """Soon after ``t`` the request ``passed`` must have got a worker too, since ``favoured`` has."""
 
-    due: float
+    t: float
     passed: int
     favoured: int
 
@@ -112,14 +112,15 @@ class InOrder(Judge):
         self.checked += 1
         slack = self.rules.order_slack + book.delay()
         if heap and heap[0][0] + slack < key:
-            self._suspicions.append(_Suspicion(t + slack, heap[0][1], number))
+            self._suspicions.append(_Suspicion(t, heap[0][1], number))
 
     def _still_waits(self, number: int, book: Book) -> bool:
         entry = book.entries.get(number)
         return number in self._keys and entry is not None and entry.waits
 
     def _resolve(self, now: float, book: Book) -> Iterator[Blame]:
-        while self._suspicions and self._suspicions[0].due <= now:
+        slack = self.rules.order_slack + book.delay()
+        while self._suspicions and self._suspicions[0].t + slack <= now:
             suspicion = self._suspicions.popleft()
             if self._still_waits(suspicion.passed, book) and not self._was_spoken_for(suspicion, book):
                 what = f"request {suspicion.favoured} was served before {suspicion.passed}, whose turn it was"
@@ -128,7 +129,7 @@ class InOrder(Judge):
     def _was_spoken_for(self, suspicion: _Suspicion, book: Book) -> bool:
         session = book.entries[suspicion.passed].asked.session
         at = self._spoken_for.get(session, -math.inf)
-        if at > suspicion.due - self.rules.order_slack - _STATUS_SECONDS:
+        if at > suspicion.t - _STATUS_SECONDS:
             return True
         # Of many sessions status is seldom asked; a worker that was suspended keeps what it holds until it is ended.
         since = (book.entries[suspicion.passed].accepted or 0.0) - _HELD_SECONDS - book.delay()

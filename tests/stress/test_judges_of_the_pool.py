@@ -63,6 +63,7 @@ def test_files_that_nobody_may_count_are_said_to_be_uncounted() -> None:
     checker = Checker(RULES)
     for fact in story.facts:
         checker.see(fact)
+    checker.finish()
     assert checker.violations == []
     (note,) = [verdict.note for verdict in checker.verdicts() if verdict.invariant == "I7"]
     assert "cannot be counted" in note

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from stress.facts import Injected, LifeBegan, LifeEnded
+from stress.facts import Delayed, Injected, LifeBegan, LifeEnded
 from stress.plan import make_plan
 from stress.progress import HardyConsole, Progress
 from stress.recorder import Recorder
@@ -30,15 +30,16 @@ def test_figures_are_shown_as_bars_that_the_terminal_has_letters_for(
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_broken_promise_is_told_at_once_and_once(*, is_terminal: bool) -> None:
+def test_a_broken_promise_is_told_once_and_no_later_than_the_machine_s_lateness_is_known(*, is_terminal: bool) -> None:
     shown = io.StringIO()
     progress = Progress(HardyConsole(file=shown, force_terminal=is_terminal, width=100))
     recorder = Recorder(make_plan(WISH), RULES)
     progress.follow(recorder)
     with progress.shown():
         recorder.tell(LifeBegan(t=1.0, life=1, supervisor=7))
-        assert "I4 broken" not in shown.getvalue()
         recorder.tell(LifeEnded(t=2.0, life=1, code=3, signals=()))
+        assert "I4 broken" not in shown.getvalue()
+        recorder.tell(Delayed(t=7.0, seconds=0.0))
         assert "I4 broken: the supervisor ended by itself, with code 3" in shown.getvalue()
-        recorder.tell(LifeBegan(t=3.0, life=2, supervisor=8))
+        recorder.tell(LifeBegan(t=8.0, life=2, supervisor=8))
     assert shown.getvalue().count("I4 broken") == 1

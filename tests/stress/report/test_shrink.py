@@ -133,6 +133,7 @@ def evidence_of(facts: Sequence[Fact], invariant: str) -> tuple[Evidence, tuple[
     checker = Checker(RULES)
     for fact in facts:
         checker.see(fact)
+    checker.finish()
     around = next(each.history for each in checker.violations if each.invariant == invariant)
     return checker.evidence[invariant], around
 
@@ -262,6 +263,7 @@ def test_the_result_of_a_run_has_the_shortest_history_for_the_first_of_each_prom
     story.end()
     for fact in story.facts:
         recorder.tell(fact)
+    recorder.finish()
     result = recorder.result()
     first, second = result.violations
     assert [type(fact).__name__ for fact in first.shortest] == ["Asked", "Accepted", "Started", "Silence"]
