@@ -50,6 +50,20 @@ class LostFrontEnds:
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """Says so, and does nothing, where the supervisor ends before the grant, or is too busy for one."""
         run = f"{self._name}-{next(self._numbers)}"
+        self._open.add(run)
+        try:
+            await self._lose(run, stroke, target)
+        finally:
+            self._open.remove(run)
+            self._news.set()
+            self._news = trio.Event()
+
+    async def settle(self) -> None:
+        """Wait until of each front end it is known whether it was lost, and what became of its run."""
+        while self._open:
+            await self._news.wait()
+
+    async def _lose(self, run: str, stroke: Stroke, target: Target) -> None:
         async with helper_process([*COMMAND, str(target.socket), run, run, f"DELAY={_TURN_MS} {run}"]) as front_end:
             said = f"nothing in {_GRANT_SECONDS:g} s"
             with trio.move_on_after(_GRANT_SECONDS):
@@ -58,18 +72,9 @@ class LostFrontEnds:
                 why = f"its front end said {said}"
                 target.tell(self.name, f"{stroke.kind}: unavailable, {why}", hurts=False)
                 return
-            self._open.add(run)
             await trio.sleep(stroke.amount)
             target.tell(self.name, stroke.kind, pid=front_end.pid, hurts=False)
         await expect_outcome(run, target)
-        self._open.remove(run)
-        self._news.set()
-        self._news = trio.Event()
-
-    async def settle(self) -> None:
-        """Wait until of each run that has lost its front end it is known what became of it."""
-        while self._open:
-            await self._news.wait()
 
 
 async def expect_outcome(run: str, target: Target) -> None:

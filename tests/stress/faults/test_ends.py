@@ -2,11 +2,13 @@
 
 import math
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from stress.attached import AttachedTarget
 from stress.facts import Disordered, Fact, Injected
@@ -84,4 +86,36 @@ async def test_a_front_end_that_is_granted_nothing_is_told_of(tmp_path: Path) ->
     await LostFrontEnds().inject(Stroke(at=0.0, kind="kill_front_end", amount=0.1), target)
     assert [fact.action for fact in told if isinstance(fact, Injected)] == [
         "kill_front_end: unavailable, its front end said nothing, and ended"
+    ]
+
+
+async def test_the_end_of_the_load_does_not_take_a_front_end_with_it_that_was_just_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow:
+        speaks = trio.Event()
+
+        async def line(self) -> str:
+            await self.speaks.wait()
+            return "no"
+
+    @asynccontextmanager
+    async def slow(_command: Iterable[str]) -> AsyncGenerator[Slow, None]:
+        yield Slow()
+
+    async def end() -> None:
+        await fault.settle()
+        nursery.cancel_scope.cancel()
+
+    monkeypatch.setattr("stress.faults.lost_front_ends.helper_process", slow)
+    told: list[Fact] = []
+    fault, target = LostFrontEnds(), AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=told.append)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fault.inject, Stroke(at=0.0, kind="kill_front_end"), target)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(end)
+        await wait_all_tasks_blocked()
+        Slow.speaks.set()
+    assert [fact.action for fact in told if isinstance(fact, Injected)] == [
+        "kill_front_end: unavailable, its front end said no"
     ]
