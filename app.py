@@ -23,6 +23,7 @@ from doors.live import Narrator
 from doors.lock import DataDirLock
 from doors.notify import ServiceManager
 from doors.printer import Printer
+from doors.signals import hearing, signals_to_hear
 from errors import PoolError, first_of
 from gateway.autonomy import Autonomy, open_autonomy
 from gateway.events import EventBus
@@ -47,6 +48,8 @@ _EVENT_SESSION = ""
 
 def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread: Callable[[], Settings]) -> int:
     """Run a supervisor in the foreground until it is told to stop; returns the process's exit code.
+
+    Afterwards the process is to end, and ignores the signals that ask for it.
 
     Args:
         settings: everything that can be set.
@@ -350,7 +353,7 @@ class Supervisor:
 
     async def _listen_to_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until the last worker is gone: a signal that is not caught would end us before what we have started."""
-        with trio.open_signal_receiver(*_signals()) as signals:
+        with hearing(*signals_to_hear()) as signals:
             task_status.started()
             async for number in signals:
                 if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
@@ -374,15 +377,6 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-def _signals() -> tuple[signal.Signals, ...]:
-    """What asks us to stop, and SIGHUP, which asks to reload, or tells that our terminal is gone.
-
-    Where ``nohup`` has SIGHUP ignored it stays so.
-    """
-    always = (signal.SIGTERM, signal.SIGINT)
-    return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
 
 
 def _set_aside(path: Path) -> Path:

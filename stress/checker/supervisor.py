@@ -37,13 +37,8 @@ class NothingLeft(Judge):
 
 
 def _codes_after(signals: Sequence[int]) -> set[int]:
-    """How it may end: in good order; killed; told twice, also by the second signal, when nobody listens any more."""
-    allowed = {0}
-    if len(signals) > 1:
-        allowed.add(-signal.SIGTERM)
-    if signal.SIGKILL in signals:
-        allowed.add(-signal.SIGKILL)
-    return allowed
+    """How it may end: in good order, however often it was told to; killed."""
+    return {0, -signal.SIGKILL} if signal.SIGKILL in signals else {0}
 
 
 class Bounded(Judge):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import trio
 from tests.acceptance.line_client import LineClient, Refused, connected
 from tests.acceptance.listener import Listener
 from tests.acceptance.lives import Lives
-from tests.acceptance.supervisor import LONGEST_YIELD_MS, Supervisor
+from tests.acceptance.supervisor import LONGEST_YIELD_MS, Supervisor, running_supervisor
 
 pytestmark = pytest.mark.process
 
@@ -96,6 +97,22 @@ async def test_a_stop_lets_the_turn_end_and_leaves_what_waits_to_the_next_life(
     finally:
         supervisor.clear()
         lives.stop()
+
+
+SIGNALLED_AT_THE_END = """
+import atexit, runpy, signal, sys
+atexit.register(signal.raise_signal, int(sys.argv[1]))
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_when_all_is_done_changes_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    wrapper = (sys.executable, "-c", SIGNALLED_AT_THE_END, str(int(number)))
+    with running_supervisor(tmp_path, wrapper=wrapper) as supervisor:
+        supervisor.signal(signal.SIGTERM)
+        assert supervisor.wait() == 0
 
 
 @pytest.mark.parametrize(("drain_timeout", "signals"), [("300ms", 1), ("60s", 2)])
