@@ -27,7 +27,8 @@ _STOP_SECONDS = 60.0
 _FORCE_SECONDS = 10.0
 """So long somebody who has pressed Ctrl-C is let wait for an end in good order."""
 _GONE_SECONDS = 2.0
-"""After the end of a supervisor nothing of it may be left for longer."""
+"""After the end of a supervisor nothing of it may be left for longer, but for what the machine is late meanwhile."""
+_NAP_SECONDS = 0.05
 _LOG_LINES = 40
 _LINE_BYTES = 64 * 1024
 
@@ -270,9 +271,20 @@ class OwnTarget:
 
     async def _count_what_is_left(self, life: int, household: Household) -> None:
         with trio.CancelScope(shield=True):
-            await trio.sleep(_GONE_SECONDS)
+            seconds = await self._give_time_to_go()
             left = await trio.to_thread.run_sync(functools.partial(household.left))
-            self._tell(Left(t=self._clock(), life=life, seconds=_GONE_SECONDS, pids=tuple(left)))
+            self._tell(Left(t=self._clock(), life=life, seconds=round(seconds, 1), pids=tuple(left)))
+
+    @staticmethod
+    async def _give_time_to_go() -> float:
+        """How many seconds that were: longer by as much as naps were later over than they were to be."""
+        began = trio.current_time()
+        late = 0.0
+        while (seconds := trio.current_time() - began) < _GONE_SECONDS + late:
+            napped = trio.current_time()
+            await trio.sleep(_NAP_SECONDS)
+            late += max(0.0, trio.current_time() - napped - _NAP_SECONDS)
+        return seconds
 
     async def _end_by_force(self) -> None:
         """Whatever has gone wrong: no process is left behind, and no fault in the midst of an end waits for ever."""
@@ -290,5 +302,16 @@ class OwnTarget:
                     life.signals.append(signal.SIGKILL)
                     life.process.kill()
                     await life.process.wait()
+                    if life.household is not None:
+                        await _until_gone(life.household)
         life.ready.set()
         life.ended.set()
+
+
+async def _until_gone(household: Household) -> None:
+    """Of one that was killed: its workers end with it, a moment later."""
+    left: list[int] | None = None
+    with trio.move_on_after(_FORCE_SECONDS):
+        while left != []:
+            left = await trio.to_thread.run_sync(functools.partial(household.left))
+            await trio.sleep(_NAP_SECONDS)
