@@ -123,7 +123,7 @@ class _Run:
         self._nonces = Nonces(recorder.plan.seed)
         self._sessions: dict[int, str] = {}
         self._striking = trio.CancelScope()
-        self._patience = ANSWER_SECONDS
+        self._is_in_vain = False
         self._ledger = Ledger(self._nonces, recorder.tell, prefix=self._token)
         self._driver = Driver(self._plan, self._ledger, ready=target.ready, clock=recorder.clock, tell=recorder.tell)
         self._witness = Witness(
@@ -216,11 +216,16 @@ class _Run:
 
     async def _ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """Ask something at the end, when the supervisor may long be gone. Raises PoolError."""
-        with trio.move_on_after(self._patience):
+        patience = self._patience
+        with trio.move_on_after(patience):
             return await self._driver.asking.ask(method, params)
-        what = f"the supervisor did not answer {method} in {self._patience:g} s"
-        self._patience = min(self._patience, _LAST_SECONDS)
-        raise RequestTimeout(what)
+        self._is_in_vain = True
+        raise RequestTimeout(f"the supervisor did not answer {method} in {patience:g} s")
+
+    @property
+    def _patience(self) -> float:
+        """How long each answer at the end is waited for."""
+        return min(ANSWER_SECONDS, _LAST_SECONDS) if self._is_in_vain else ANSWER_SECONDS
 
     async def _owners(self) -> dict[str, str] | None:
         """The session of each transcript; None = the supervisor does not say, for which it is blamed."""

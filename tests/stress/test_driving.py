@@ -54,7 +54,7 @@ def clear(result: Result) -> None:
 
 @pytest.mark.timeout(60)
 async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened() -> None:
-    wish = Wish(faults=("F1",), sessions=20, workers=4, seconds=7.0, rate=12.0, seed=36)
+    wish = Wish(faults=("F1",), sessions=20, workers=4, requests=61, rate=12.0, seed=36)
     result = await drive_own(wish)
     assert told(result) == []
     assert result.is_green
@@ -161,13 +161,13 @@ async def test_a_supervisor_that_does_not_start_says_why() -> None:
 
 
 async def test_a_run_that_is_given_up_while_a_fault_ends_the_supervisor_waits_for_none_and_starts_none() -> None:
-    began = trio.current_time()
+    scope = trio.CancelScope(shield=True, deadline=trio.current_time() + 25)
     with tempfile.TemporaryDirectory(prefix="p") as folder:  # a socket's path is short
         text = settings_text(make_plan(SMALL), [])
         target = OwnTarget(Path(folder), text, [], clock=trio.current_time, tell=lambda _fact: None)
 
         async def end_and_start() -> None:
-            with trio.CancelScope(shield=True, deadline=began + 25):
+            with scope:
                 await target.kill(signal.SIGTERM)
                 await target.restart()
 
@@ -176,7 +176,7 @@ async def test_a_run_that_is_given_up_while_a_fault_ends_the_supervisor_waits_fo
             nursery.start_soon(end_and_start)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-    assert trio.current_time() - began < 20
+    assert not scope.cancelled_caught
     assert target.life == 1
     assert target.supervisor is None
 
@@ -214,21 +214,27 @@ async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_tol
     assert sent == []
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, seconds in {"driver._PATIENCE": 1.0, "plan._TIMEOUT": 1.0, "running.ANSWER_SECONDS": 1.0}.items():
-        monkeypatch.setattr(f"stress.{name}", seconds)
-    monkeypatch.setattr("stress.witness.ANSWER_SECONDS", 1.0)
+    is_at_hand = {"driver._PATIENCE": 1.0, "plan._TIMEOUT": 10.0, "witness._STATUS_SHARE": 1.0}
+    has_stopped = {"running.ANSWER_SECONDS": 1.0, "witness.ANSWER_SECONDS": 1.0}
+
+    def shorten(limits: dict[str, float]) -> None:
+        for name, seconds in limits.items():
+            monkeypatch.setattr(f"stress.{name}", seconds)
+
+    shorten({**is_at_hand, "witness.ANSWER_SECONDS": 8.0})  # one question may be open when it stops
     supervisors: list[int] = []
     wrong: list[str] = []
 
     def stop_it(fact: Fact) -> None:
         if isinstance(fact, LifeBegan):
             supervisors.append(fact.supervisor)
-        elif isinstance(fact, Answered):
+        elif isinstance(fact, Answered) and fact.reason == "completed":
             os.kill(supervisors[-1], signal.SIGSTOP)
+            shorten(has_stopped)
         elif isinstance(fact, Disordered):
             wrong.append(fact.what)
 
@@ -326,7 +332,8 @@ def test_workers_are_known_by_their_mark_and_zombies_by_their_state() -> None:
     ):
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
         household = Household(os.getpid())
-        look = household.look()
+        while not (look := household.look()).workers:  # between fork and exec it has no mark yet
+            pass
         assert [(each.pid, each.name) for each in look.workers] == [(worker.pid, "w7")]
         assert zombie.pid in look.zombies
         assert household.instance == "abc"
