@@ -73,12 +73,13 @@ class Worker:
     def wait(self) -> int:
         return self.process.wait(LIMIT)
 
-    def family(self) -> list[psutil.Process]:
-        """Every process that comes from it."""
+    def family(self, command: str = "") -> list[psutil.Process]:
+        """Every process that comes from it; of those only that whose command line has the word ``command``, if any."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                is_mine = process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE
+                if is_mine and (not command or command in process.cmdline()):
                     found.append(process)
         return found
 
@@ -172,7 +173,7 @@ def test_nothing_but_sigkill_ends_one_without_an_end(worker: Worker) -> None:
 def test_an_heir_keeps_stdout_open(worker: Worker) -> None:
     worker.ask("1", "WICKED:heir")
     assert worker.wait() == 7
-    (heir,) = [process for process in worker.family() if COMMAND[-1] in process.cmdline()]  # the agent is dying
+    (heir,) = worker.family(COMMAND[-1])  # the agent is dying
     assert not select.select([worker.stdout], [], [], 0)[0], "nobody has closed it"
     heir.kill()
     assert worker.rest() == b""
