@@ -4,6 +4,8 @@ import ast
 import functools
 import os
 import select
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +105,20 @@ def test_a_mutant_that_never_ends_is_ended_in_time_with_all_it_has_started_and_p
 ) -> None:
     pid = project / "pid"
     endless = f"    while not number:\n        __import__('os').system('echo $$ > {pid}; exec sleep 61')\n"
-    sound = runner._check_sound
+    communicate = subprocess.Popen.communicate
 
-    def then_hurry(*arguments: Any) -> None:
-        sound(*arguments)
-        monkeypatch.setattr(runner, "LIMIT", 3.0)
+    def end_as_soon_as_it_hangs(process: Any, *arguments: Any, **limits: Any) -> Any:
+        if limits.get("timeout") != runner.LIMIT:
+            return communicate(process, *arguments, **limits)
+        while not (pid.exists() and pid.read_text()):
+            assert process.poll() is None, "it has ended by itself"
+            time.sleep(0.01)
+        raise subprocess.TimeoutExpired(process.args, runner.LIMIT)
 
-    monkeypatch.setattr(runner, "_check_sound", then_hurry)
+    monkeypatch.setattr(subprocess.Popen, "communicate", end_as_soon_as_it_hangs)
     (verdict,) = run_all([msgspec.structs.replace(mutant(new=endless), hangs=hangs)], project)
     assert verdict.fate is fate
-    assert verdict.noticed_by == "no end within 3 s"
+    assert verdict.noticed_by == f"no end within {runner.LIMIT:g} s"
     assert has_ended(int(pid.read_text()))
 
 
@@ -129,24 +135,28 @@ def test_what_fails_beside_its_tests_kills_no_mutant(project: Path) -> None:
 
 
 SLOW = """
+import signal
 import time
 import pytest
 from guarded import half
 
-@pytest.mark.timeout(1)
+@pytest.mark.timeout(60)
 def test_zero_is_refused():
     try:
         half(0)
     except ValueError:
         return
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
         time.sleep(60)
     except BaseException as exc:
         raise RuntimeError("something that runs it has broken") from exc
 """
+"""Where the guard is missing the timer that ends a slow test goes off early, and nobody waits a minute for it."""
 
 
 @pytest.mark.process
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("hangs", "fate"), [(False, Fate.ENDLESS), (True, Fate.KILLED)])
 def test_a_test_that_runs_out_of_its_own_time_proves_nothing_unless_the_mutant_is_known_for_it(
     project: Path, monkeypatch: pytest.MonkeyPatch, *, hangs: bool, fate: Fate
