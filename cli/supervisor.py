@@ -27,6 +27,7 @@ def run(
     """Run a supervisor in the foreground, until SIGTERM, Ctrl-C or `pool stop`."""
     import app
     from doors.hardening import harden
+    from doors.last_words import ends_without_a_reader
     from doors.paths import resolve_socket
 
     harden()
@@ -34,7 +35,9 @@ def run(
     where = Path(settings.data_dir)
     path = resolve_socket(socket, os.environ, settings.socket, where)
     reread = functools.partial(load, config, data_dir, **limits)
-    ctx.exit(app.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty(), reread=reread))
+    with ends_without_a_reader():
+        code = app.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty(), reread=reread)
+    ctx.exit(code)
 
 
 @click.command(short_help="End the turns in flight, then the supervisor.")

@@ -6,7 +6,6 @@ import os
 import queue
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Self, TextIO
 import structlog
 import trio
 
-from doors.last_words import wait_for_last_words
+from doors.last_words import WritingThread
 from doors.log_settings import LogSettings
 from doors.logs import opened_log, render_json, render_line
 from doors.redaction import Redactor
@@ -79,8 +78,7 @@ class Narrator:
         self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
         self._dropped = 0
-        self._is_writing = False
-        self._thread = threading.Thread(target=self._write_all, name="narrator", daemon=True)
+        self._thread = WritingThread(self._queue, self._write_all, "narrator")
 
     def __enter__(self) -> Self:
         self._logger = self._log.enter_context(opened_log(self._settings, self.write, self._render, self._redactor))
@@ -89,7 +87,7 @@ class Narrator:
 
     def __exit__(self, *_exc: object) -> None:
         self._log.close()
-        wait_for_last_words(self._thread, self._queue, lambda: self._is_writing)  # a daemon: ends with the process
+        self._thread.end()
 
     def hide(self, values: Iterable[str]) -> None:
         """Show these values in no line from now on: what the environments of profiles hold, for example."""
@@ -136,15 +134,15 @@ class Narrator:
 
     # --- the writing thread -----------------------------------------------------------------------------------------
 
-    def _write_all(self) -> None:
+    def _write_all(self, thread: WritingThread) -> None:
         figures = ""
         try:
             while (item := self._queue.get()) is not None:
-                self._is_writing = True
+                thread.is_writing = True
                 figures = self._write(*item, figures)
-                self._is_writing = False
+                thread.is_writing = False
             if figures:
-                self._is_writing = True
+                thread.is_writing = True
                 self._out.write(_CLEAR)  # what they say has been overtaken by the end
                 self._out.flush()
         except (OSError, ValueError):

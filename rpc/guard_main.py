@@ -31,8 +31,9 @@ IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _SWEEP_TIME = 10.0  # seconds that those it found get to die: milliseconds, unless the kernel holds them
 _PATIENCE = 60.0  # seconds until nothing new is waited for
-_SHORTEST_PAUSE = 0.05  # seconds between two looks, doubled each time
+_SHORTEST_PAUSE = 0.05  # seconds between two looks while somebody holds the pipe, doubled each time
 _LONGEST_PAUSE = 1.0
+_SETTLE_PAUSES = (0.05, 0.15)  # seconds between the looks afterwards
 
 
 def wait_for_end(supervisor: int) -> bool:
@@ -58,21 +59,28 @@ def sweep(instance: str, cgroup: Cgroup | None) -> bool:
     """Kill all that belongs to the instance; True if nothing is left. Standard input is the pipe to the supervisor.
 
     A supervisor that is killed while it spawns leaves a child that carries the marker only once it has executed its
-    program. Until then that child holds the other end of the pipe as the supervisor did: as long as somebody holds it,
-    there is another look.
+    program. Nearly until then that child holds the other end of the pipe as the supervisor did: as long as somebody
+    holds it, there is another look. It closes what it has inherited a moment before, hence the looks afterwards.
     """
     prefix = f"{instance}:"
     hunt = Hunt(lambda marker: marker.startswith(prefix))
     deadline = time.monotonic() + _PATIENCE
-    pause = 0.0
+    pause, settled = _SHORTEST_PAUSE, 0
     while True:
-        is_settled = _is_pipe_closed(pause)  # asked before the look, which so is the last one that is needed
+        is_held = not _is_pipe_closed(0.0)  # asked before the look
         if cgroup is not None:
             cgroup.kill()
         left = hunt.kill_all(_SWEEP_TIME).left
-        if (is_settled and not left) or time.monotonic() >= deadline:
+        if not left and not is_held:
+            if settled == len(_SETTLE_PAUSES):
+                break
+            time.sleep(_SETTLE_PAUSES[settled])
+            settled += 1
+        elif time.monotonic() >= deadline:
             break
-        pause = min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, 2 * pause))
+        else:
+            _is_pipe_closed(pause)
+            pause, settled = min(_LONGEST_PAUSE, 2 * pause), 0
     return not left and (cgroup is None or (cgroup.wait_empty(_SWEEP_TIME) and cgroup.remove()))
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from rpc.procfs import (
+    EXEC_PATIENCE,
     ProcessIdentity,
     ProcessStat,
     all_pids,
@@ -107,10 +108,10 @@ class Hunt:
         self._noted.add(quarry)
 
     def kill_all(self, timeout: float) -> SweepReport:
-        """Kill all that is noted, marked, or descends from either; blocks for ``timeout`` seconds at most.
+        """Kill all that is noted, marked, or descends from either; after ``timeout`` seconds no new round begins.
 
-        Its time begins when there is something to kill, and each batch gets ``_BATCH_TIME`` in any case: a hunter that
-        was held up itself must not leave without a strike.
+        So this blocks for that time and one round more (``_BATCH_TIME`` a batch). What the first look finds is struck
+        in any case: a hunter that was held up itself must not leave without a strike.
         """
         prey = self._find()
         deadline = time.monotonic() + timeout
@@ -137,6 +138,7 @@ class Hunt:
         One that forks and ends all the time is never where a single look expects it.
         """
         seen: set[int] = set()
+        until = time.monotonic() + EXEC_PATIENCE
         for _ in range(_LOOKS):
             fresh = set(all_pids()) - seen
             if not fresh:
@@ -144,11 +146,11 @@ class Hunt:
             seen |= fresh
             for pid in fresh:
                 # Asked before and after: so the start time is that of the process with the marker.
-                if self._is_marked(pid) and (stat := read_stat(pid)) and self._is_marked(pid):
+                if self._is_marked(pid, until) and (stat := read_stat(pid)) and self._is_marked(pid, until):
                     yield Quarry.of(stat)
 
-    def _is_marked(self, pid: int) -> bool:
-        marker = marker_of(pid)
+    def _is_marked(self, pid: int, until: float) -> bool:
+        marker = marker_of(pid, until)
         return marker is not None and self._matches(marker)
 
     def _strike(self, batch: Iterable[Quarry]) -> None:

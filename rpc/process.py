@@ -276,7 +276,9 @@ class WorkerProcess:
             self._watch.signal(number)
 
     async def _note_descendants(self) -> None:
-        await self._in_thread(self._hunt.note_descendants, self.pid)
+        """Unless no thread is free for that in time: whoever is to be killed is killed all the same."""
+        with trio.move_on_after(_LOOK_TIME):
+            await self._in_thread(self._hunt.note_descendants, self.pid)
 
     async def _bury(self) -> None:
         """Kill if need be, reap, tell everybody, then kill what is left; shielded.
@@ -286,8 +288,7 @@ class WorkerProcess:
         try:
             with trio.CancelScope(shield=True):
                 if not self._watch.has_ended():
-                    with trio.move_on_after(_LOOK_TIME):
-                        await self._note_descendants()
+                    await self._note_descendants()
                     self._step(Rung.KILL, SIGKILL)
                     with trio.move_on_after(_END_TIME):
                         await self._watch.wait()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 __all__ = [
+    "EXEC_PATIENCE",
     "MARKER_VARIABLE",
     "ProcessIdentity",
     "ProcessStat",
@@ -30,7 +31,8 @@ MARKER_VARIABLE = "POOL_WORKER_ID"
 
 _EXITING = 0x4  # flags in /proc/PID/stat
 _KERNEL_THREAD = 0x200000
-_PATIENCE = 1.0  # seconds that a process may take inside exec
+EXEC_PATIENCE = 1.0
+"""Seconds that a process may take inside exec."""
 _PAUSE = 0.001  # seconds between two looks at it
 _READ_SIZE = 64 * 1024
 _LARGEST_ENVIRONMENT = 8 * 1024 * 1024  # the kernel allows arguments and environment together 6 MiB
@@ -85,15 +87,15 @@ def parse_stat(raw: bytes) -> ProcessStat | None:
     )
 
 
-def marker_of(pid: int) -> str | None:
+def marker_of(pid: int, until: float | None = None) -> str | None:
     """The marker in the environment that the process was started with; None for a zombie, which has none any more.
 
     Inside exec a process has left one program's memory and not yet entered the next one's, and its environment reads
-    as empty (this begins before the parent's vfork returns). Such a process is waited for, ``_PATIENCE`` at most, for
-    it may have to wait for a CPU in there: so this may block.
+    as empty (this begins before the parent's vfork returns). Such a process is waited for, since it may have to wait
+    for a CPU in there: so this may block, ``until`` that time (``time.monotonic``), or for ``EXEC_PATIENCE``.
     """
     is_settled = False
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + EXEC_PATIENCE if until is None else until
     while True:
         try:
             environment = _read_file(f"/proc/{pid}/environ")

@@ -184,11 +184,17 @@ def _is_marked(row: _Row, members: Collection[int], oldest: int, mark: bytes) ->
 
 
 def _environment(pid: int) -> bytes:
-    """What it was started with. Inside exec that reads as empty for a moment, which is waited for: this may block."""
+    """What it was started with. Inside exec that reads as empty for a moment, which is waited for: this may block.
+
+    Of a process that we may not look into, another user's for example, nothing is known and nothing will be.
+    """
     is_settled = False
     deadline = time.monotonic() + _EXEC_PATIENCE
     while True:
-        environment = _read(f"/proc/{pid}/environ", _ENVIRON_BYTES)
+        try:
+            environment = _read_file(f"/proc/{pid}/environ", _ENVIRON_BYTES)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            return b""
         if environment or is_settled or time.monotonic() >= deadline:
             return environment
         is_settled = not _is_bare(pid)  # if so it needs a second look: exec may just have ended
@@ -229,14 +235,17 @@ def _row(pid: int) -> _Row | None:
 
 
 def _read(path: str, size: int) -> bytes:
-    """A file of a process, in half the time that ``open`` takes; empty: it ended since, or is another user's."""
+    """A file of a process; empty: it ended since, or is another user's."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return _read_file(path, size)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""
+
+
+def _read_file(path: str, size: int) -> bytes:
+    """In half the time that ``open`` takes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, size)
-    except (ProcessLookupError, PermissionError):
-        return b""
     finally:
         os.close(descriptor)

@@ -12,7 +12,7 @@ from stress.checker.requests import TIMED_OUT, Apart, OneOutcome
 from stress.checker.supervisor import Bounded, NothingLeft, StrangersLetAlone
 from stress.checker.waiters import InOrder, InTime
 from stress.checker.workers import AtMost, ComesBack, LeftAlone, TrueStatus
-from stress.facts import Fact, Injected, LifeBegan, LifeEnded
+from stress.facts import Delayed, Fact, Injected, LifeBegan, LifeEnded
 from stress.outcome import INVARIANTS, Verdict, Violation
 
 __all__ = ["TIMED_OUT", "Checker", "Evidence", "Rules", "judge", "quantile", "shows"]
@@ -90,7 +90,8 @@ class Checker:
         if blame.harm:
             self.harms[blame.harm] += 1
         if invariant not in self.evidence:
-            self.evidence[invariant] = Evidence(invariant, t, blame, (*self._facts, *self._backlog))
+            delays = (fact for fact in self._backlog if isinstance(fact, Delayed))  # of the rest it was not aware
+            self.evidence[invariant] = Evidence(invariant, t, blame, (*self._facts, *delays))
         if self.broken[invariant] <= _KEPT_VIOLATIONS:
             history = tuple(self._history(t, blame))
             self.violations.append(Violation(invariant=invariant, t=t, what=blame.what, history=history))

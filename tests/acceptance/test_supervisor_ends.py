@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import trio
 from tests.acceptance.line_client import LineClient, Refused, connected
 from tests.acceptance.listener import Listener
 from tests.acceptance.lives import Lives
-from tests.acceptance.supervisor import LONGEST_YIELD_MS, Supervisor, running_supervisor
+from tests.acceptance.supervisor import LONGEST_YIELD_MS, POOL, Supervisor, running_supervisor
 
 pytestmark = pytest.mark.process
 
@@ -208,3 +210,26 @@ async def test_settings_that_cannot_be_meant_are_refused_with_key_and_line_and_t
             assert [line["level"] for line in lines] == ["warning"] * len(broken)
     finally:
         lives.stop()
+
+
+def test_a_log_that_nobody_reads_does_not_keep_a_supervisor_from_its_end(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while os.write(writing, b"x" * 65_536):
+            """Until it is full."""
+    os.set_blocking(writing, True)
+    socket = tmp_path / "s"
+    command = [*POOL, "run", "--data-dir", str(tmp_path), "--socket", str(socket)]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=writing, env=buffered) as process:
+        os.close(writing)
+        while not _answers(socket):
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(LIMIT) == 0
+        os.close(reading)
+
+
+def _answers(socket: Path) -> bool:
+    return subprocess.run([*POOL, "status", "--socket", socket], capture_output=True, check=False).returncode == 0

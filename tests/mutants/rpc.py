@@ -156,7 +156,7 @@ MUTANTS = (
         file="rpc/hunt.py",
         old="            prey = self._find()\n            if",
         new="            prey = []\n            if",
-        tests=("tests/rpc/test_hunt.py::test_what_cannot_be_killed_is_reported_at_the_deadline",),
+        tests=("tests/rpc/test_hunt.py::test_what_cannot_be_killed_is_reported_and_not_hunted_for_ever",),
     ),
     Mutant(
         keeps="I4",
@@ -204,8 +204,8 @@ MUTANTS = (
         keeps="I4",
         without="a worker lives on because others are looked for",
         file="rpc/process.py",
-        old="                    with trio.move_on_after(_LOOK_TIME):\n",
-        new="                    with trio.CancelScope():\n",
+        old="        with trio.move_on_after(_LOOK_TIME):\n",
+        new="        with trio.CancelScope():\n",
         tests=(
             "tests/rpc/test_burial.py::test_a_worker_is_killed_though_no_thread_is_free_to_look_for_what_it_leaves",
         ),
@@ -214,9 +214,19 @@ MUTANTS = (
         keeps="I4",
         without="a worker that the supervisor died in the midst of starting is left",
         file="rpc/guard_main.py",
-        old="        if (is_settled and not left) or",
-        new="        if not left or",
+        old="        if not left and not is_held:",
+        new="        if not left:",
         tests=("tests/rpc/test_guard.py::test_as_long_as_somebody_holds_the_pipe_the_guard_looks_again",),
+    ),
+    Mutant(
+        keeps="I4",
+        without="a worker is left that closed the guard's pipe and had not yet executed its program",
+        file="rpc/guard_main.py",
+        old="            if settled == len(_SETTLE_PAUSES):",
+        new="            if True:",
+        tests=(
+            "tests/rpc/test_guard.py::test_a_worker_that_executes_its_program_after_it_has_closed_the_pipe_is_found",
+        ),
     ),
     Mutant(
         keeps="private",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -218,3 +219,22 @@ def test_as_long_as_somebody_holds_the_pipe_the_guard_looks_again() -> None:
             os.close(writing)
             assert late.wait(LIMIT) == -signal.SIGKILL
         assert guard.wait(LIMIT) == 0
+
+
+def test_a_worker_that_executes_its_program_after_it_has_closed_the_pipe_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = secrets.token_hex(8)
+    pauses: list[float] = []
+    late: list[subprocess.Popen[bytes]] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            late.append(subprocess.Popen(["/bin/sleep", "600"], env={MARKER_VARIABLE: f"{instance}:w1"}))
+
+    monkeypatch.setattr(guard_main, "_is_pipe_closed", lambda _: True)
+    monkeypatch.setattr(guard_main, "time", SimpleNamespace(sleep=pause, monotonic=time.monotonic))
+    assert guard_main.sweep(instance, None)
+    assert late[0].wait(LIMIT) == -signal.SIGKILL
+    assert sum(pauses) < 1, "nothing is left two seconds later"

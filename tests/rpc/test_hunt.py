@@ -33,7 +33,7 @@ def test_without_pidfds_the_marked_are_killed_after_a_check(
     assert child.wait() == -signal.SIGKILL
 
 
-def test_what_cannot_be_killed_is_reported_at_the_deadline(
+def test_what_cannot_be_killed_is_reported_and_not_hunted_for_ever(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rpc.hunt.send_signal", lambda *_: False)

@@ -54,7 +54,21 @@ def test_a_process_inside_exec_is_asked_for_its_mark_again(
             itertools.repeat(b"", looks), itertools.repeat(b"A=1\0AGENT_EXEC_ID=mine\0")
         ),
     }
-    monkeypatch.setattr(tree, "_read", lambda path, _: next(files[path]))
+    monkeypatch.setattr(tree, "_read_file", lambda path, _: next(files[path]))
     monkeypatch.setattr(tree, "_EXEC_PATIENCE", 0.25 if looks > 100 else 20)
     row = tree._Row(7, "S", 1, 7, 7, 5)
     assert tree._is_marked(row, (), 0, b"AGENT_EXEC_ID=mine") is is_found
+
+
+def test_a_process_that_may_not_be_looked_into_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``stat`` reads like that of one inside exec."""
+    fields = ["S", *["1"] * 5, "4194560", *["0"] * 45]
+
+    def read(path: str, _: int) -> bytes:
+        if path == "/proc/7/environ":
+            raise PermissionError
+        return f"7 (x) {' '.join(fields)}".encode()
+
+    monkeypatch.setattr(tree, "_read_file", read)
+    monkeypatch.setattr("agent.processes.tree.time.sleep", lambda _: pytest.fail("it waits"))
+    assert not tree._is_marked(tree._Row(7, "S", 1, 7, 7, 5), (), 0, b"AGENT_EXEC_ID=mine")
