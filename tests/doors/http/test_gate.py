@@ -267,7 +267,8 @@ async def test_too_many_requests_of_one_token_do_not_take_the_turns_of_another(
     served, began = 0, trio.current_time()
     while (answer := await bot.call("GET", "/health")).status == 200:
         served += 1
-    assert 2 <= served <= 2 + (trio.current_time() - began)
+        assert served <= 2 + (trio.current_time() - began)
+    assert served >= 2
     assert (answer.status, answer.headers["retry-after"]) == (429, "1")
     assert (await owner.call("GET", "/health")).status == 200
     assert (await nobody.call("GET", "/health")).status == 200

@@ -125,7 +125,8 @@ async def test_more_requests_a_second_than_a_token_may_make_are_refused(
     served, began = 0, trio.current_time()
     while (answer := await peer.request("health"))["ok"]:
         served += 1
-    assert 5 <= served <= 2 * 5 + 5 * (trio.current_time() - began)
+        assert served <= 2 * 5 + 5 * (trio.current_time() - began)
+    assert served >= 5
     error = answer["error"]
     assert (error["code"], error["retryable"]) == ("UNAVAILABLE", True)
     assert 0 < error["retryAfterMs"] <= 1000
