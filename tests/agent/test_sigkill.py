@@ -95,7 +95,9 @@ async def test_killed_at_any_step_of_a_repair_and_a_sealing_the_next_worker_fini
 
 def torn_in_the_middle(alive: Stable, sessions: str) -> tuple[str, bytes]:
     """A transcript with a torn end: of its calls one was allowed, one denied, one is still asked about."""
-    lives = (alive.live(STORIES["approvals"], "--session-dir", sessions, die_at=step) for step in itertools.count(1))
+    story = STORIES["approvals"]
+    steps = itertools.cycle(range(1, story.steps + 1))  # which step it is varies with how soon the person decides
+    lives = (alive.live(story, "--session-dir", sessions, die_at=step) for step in steps)
     life = next(life for life in lives if len(moves(life)) == 6)
     (path,) = life.sessions
     return path, Path(path).read_bytes() + b'{"type":"call","seq":99,"rec'
