@@ -55,10 +55,10 @@ class InOrder(Judge):
                 self._enter(fact, book)
             case Started():
                 yield from self._look_within_session(fact, book)
-                self._serve(fact.t, fact.number, book)
+                self._serve(fact, fact.number, book)
             case Moved(what="session_bound"):
                 for number in book.talk(fact.session).open:
-                    self._serve(fact.t, number, book)
+                    self._serve(fact, number, book)
             case Figures():
                 self._spoken_for |= {waiter.session: fact.t for waiter in fact.waiting if waiter.state != _QUEUED}
             case LifeEnded():
@@ -101,7 +101,7 @@ class InOrder(Judge):
                 what = f"request {fact.number} began before {other.asked.number} of its session, which came before it"
                 yield Blame(what, (fact.number, other.asked.number))
 
-    def _serve(self, t: float, number: int, book: Book) -> None:
+    def _serve(self, fact: Started | Moved, number: int, book: Book) -> None:
         key = self._keys.pop(number, None)
         entry = book.entries.get(number)
         if key is None or entry is None:
@@ -111,8 +111,8 @@ class InOrder(Judge):
             heapq.heappop(heap)
         self.checked += 1
         slack = self.rules.order_slack + book.delay()
-        if heap and heap[0][0] + slack < key:
-            self._suspicions.append(_Suspicion(t, heap[0][1], number))
+        if heap and heap[0][0] + slack < key and book.entries[heap[0][1]].accepted_at < fact.at:
+            self._suspicions.append(_Suspicion(fact.t, heap[0][1], number))
 
     def _still_waits(self, number: int, book: Book) -> bool:
         entry = book.entries.get(number)

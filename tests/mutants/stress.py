@@ -86,8 +86,8 @@ MUTANTS = (
         keeps="I5",
         without="who came later may be served first",
         file="stress/checker/waiters.py",
-        old="        if heap and heap[0][0] + slack < key:",
-        new="        if heap and heap[0][0] + 1000 * slack < key:",
+        old="        if heap and heap[0][0] + slack < key and",
+        new="        if heap and heap[0][0] + 1000 * slack < key and",
         tests=(f"{_JUDGES}::test_who_came_later_is_not_served_first",),
     ),
     Mutant(

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
 from stress.connection import Connection
-from stress.facts import Delayed, Fact
+from stress.facts import Accepted, Delayed, Fact, Moved
 from stress.processes import Household
 from stress.witness import Witness
 from tests.stress.story import Story, broken_by
@@ -96,6 +97,21 @@ def test_a_delay_of_another_time_excuses_nothing(*, before: bool) -> None:
         story.pass_time(2.5)
         story.tell(Delayed, seconds=late.seconds)
     assert broken_by(story, overload=TIMED_OUT) == ["I6"]
+
+
+@pytest.mark.parametrize(("later", "expected"), [(0.001, []), (-0.001, ["I5"])])
+def test_who_was_served_before_the_other_came_has_overtaken_nobody(later: float, expected: list[str]) -> None:
+    """What comes over one connection may be told after what comes over another."""
+    story = Story()
+    story.ask(1, priority=3)
+    story.ask(2, priority=5)
+    story.begin(1)
+    bound = next(fact for fact in story.facts if isinstance(fact, Moved))
+    newcomer = next(fact for fact in story.facts if isinstance(fact, Accepted) and fact.number == 2)
+    story.facts[story.facts.index(newcomer)] = msgspec.structs.replace(newcomer, at=bound.at + later)
+    story.pass_time(9.0)
+    story.begin(2, "w2")
+    assert broken_by(story) == expected
 
 
 async def test_what_was_late_in_the_last_moment_is_told_of_when_nobody_looks_any_more(
