@@ -154,7 +154,7 @@ class _House:
     def is_busy(self, session: str) -> bool:  # noqa: ARG002
         return False
 
-    def has_worker(self, agent: str, session: str) -> bool:  # noqa: ARG002
+    def has_room(self, agent: str, session: str) -> bool:  # noqa: ARG002
         return True
 
     def workspace_of(self, agent: str, session: str) -> str | None:  # noqa: ARG002

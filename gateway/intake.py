@@ -170,7 +170,7 @@ class Intake:
             timeout=beat.timeout,
             lane=beat.lane,
             mode=QueueMode.FOLLOWUP,
-            spawn=beat.spawn,
+            spawn="room" if beat.room_only else True,
             tells_events=False,
             is_quiet=not beat.touch,
         )

@@ -12,6 +12,7 @@ from gateway.client_tools import ClientTool, ToolResult
 from gateway.media import Media
 from gateway.replies import Blocks
 from gateway.settings import QueueMode
+from pool.stimuli import Spawn
 from router.source import MessageSource
 from rpc.raw import RawRequest
 from store.records import RunKey
@@ -25,7 +26,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
     caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
-    worker. ``depth``: how many delegations deep it is. ``spawn`` False takes only a worker that is there already.
+    worker. ``depth``: how many delegations deep it is. ``spawn``: see ``stimuli.Acquire``.
     ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools`` and
     ``tool_results``: see ``AgentRequest``. ``from_session``: the session that the message comes from, if from one.
     ``tells_events`` False: its text tells what the session is to be told, and nothing is added. ``is_quiet``: nobody
@@ -46,7 +47,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     images: list[ImageContent] = []
     source: MessageSource | None = None
     nested: bool = False
-    spawn: bool = True
+    spawn: Spawn = True
     depth: int = 0
     blocks: Blocks = Blocks.OFF
     client_tools: list[ClientTool] = []

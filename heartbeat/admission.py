@@ -72,7 +72,7 @@ class Admission:
             skip_when_busy=member is None or member.settings.skip_when_busy,
             next_due=float("inf") if due is None else due,
             # Events are somebody's business: for them a worker is waited for, or started.
-            has_worker=bool(events) or self._runs.has_worker(target.agent, target.session),
+            has_room=bool(events) or self._runs.has_room(target.agent, target.session),
             has_events=bool(events),
             checklist=None if checklist is None else checklist.state,
         )

@@ -119,7 +119,7 @@ class Beats:
                 agent=target.agent,
                 run_id=f"{subject}-{attempt}",
                 text=compose(events, kind, texts),
-                spawn=bool(events) or reason in ACTIONS,
+                room_only=not events and reason not in ACTIONS,
                 timeout=float(settings.timeout),
             ),
             at=wall,
@@ -155,8 +155,9 @@ class Beats:
     # --- after --------------------------------------------------------------------------------------------------------
 
     def _failed(self, begun: Begun, answer: BeatAnswer) -> Performed:
-        if answer.code == PoolSaturated.code and not begun.request.spawn:  # somebody else was faster
-            return self._refused(begun.target, begun.reason, Refused(SkipReason.NO_WORKER, begun.problem))
+        if answer.code == PoolSaturated.code and begun.request.room_only:  # others were faster, or it did not start
+            problem = begun.problem or answer.message[:_SHOWN]
+            return self._refused(begun.target, begun.reason, Refused(SkipReason.NO_WORKER, problem))
         settings = self.settings_of(begun.request.agent)
         error = answer.message or answer.code or "the run failed without a word"
         report = self._report(begun, Outcome.FAILED, error=error[:_SHOWN])

@@ -55,7 +55,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     is_busy: bool
     skip_when_busy: bool
     next_due: float
-    has_worker: bool
+    has_room: bool
     has_events: bool
     checklist: ChecklistState | None = None
 
@@ -74,7 +74,7 @@ def _gates(facts: Facts, reason: Reason, now: float) -> tuple[tuple[SkipReason, 
         (SkipReason.BUSY, facts.is_busy and facts.skip_when_busy),
         (SkipReason.NOT_DUE, reason is Reason.INTERVAL and now < facts.next_due),
         (SkipReason.EMPTY_CHECKLIST, _has_nothing_to_do(facts, reason)),
-        (SkipReason.NO_WORKER, reason not in ACTIONS and not facts.has_worker),
+        (SkipReason.NO_WORKER, reason not in ACTIONS and not facts.has_room),
         (SkipReason.NOTHING_PENDING, reason in _ABOUT_EVENTS and not facts.has_events),
     )
 

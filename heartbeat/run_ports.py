@@ -17,7 +17,8 @@ class BeatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     It is a message of its own after whatever its session is doing, never one into a running turn. ``run_id`` is its
     idempotency key: the same one again means the same run, also after a restart. ``text`` is the whole prompt: it
     carries the system events it is about, the gateway adds none. ``timeout``: seconds for waiting and running.
-    ``spawn`` False takes only a worker that is there already. ``lane``: as the gateway's settings name them.
+    ``room_only``: it takes a worker that is free, or has one started where there is room; no other is stopped.
+    ``lane``: as the gateway's settings name them.
     ``touch`` False leaves the session's last activity, and where it last spoke, as they were.
     """
 
@@ -25,7 +26,7 @@ class BeatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     agent: str
     run_id: str
     text: str
-    spawn: bool = True
+    room_only: bool = False
     priority: int = 3
     timeout: float = 60.0
     lane: str = "main"
@@ -52,7 +53,7 @@ class RunPort(Protocol):
     async def run(self, request: BeatRequest) -> BeatAnswer:
         """Run it to its end. A run that fails is an answer, not an exception; cancelling the call aborts the run.
 
-        With ``spawn`` False and no worker, the answer's code is ``saturated``.
+        With ``room_only`` and no room, the answer's code is ``saturated``.
         """
         ...
 
@@ -60,8 +61,8 @@ class RunPort(Protocol):
         """Whether a turn of the session is in flight or waits for its worker, whoever asked for it."""
         ...
 
-    def has_worker(self, agent: str, session: str) -> bool:
-        """Whether a worker could take up the agent's session now, without a spawn and without waiting."""
+    def has_room(self, agent: str, session: str) -> bool:
+        """Whether a worker is free for the agent's session, or could be started without stopping another."""
         ...
 
     def workspace_of(self, agent: str, session: str) -> str | None:

@@ -129,6 +129,11 @@ class PoolMachine:
         known = self._state.sessions.get(session)
         return (known is None or known.failed is None) and self._placing.has_worker(known, profile)
 
+    def has_room(self, session: str, profile: CapabilityProfile, now: float) -> bool:
+        """The same for one that may spawn where there is room: it would be granted, or a worker started for it."""
+        known, at = self._state.sessions.get(session), max(self._state.now, now)
+        return (known is None or known.failed is None) and self._placing.has_room(known, profile, at)
+
     def snapshot(self, now: float) -> MachineSnapshot:
         """A frozen picture, consistent with itself."""
         return report.snapshot(self._state, now)
@@ -164,7 +169,7 @@ class PoolMachine:
         if session.failed is not None:
             state.reject(waiter, session.failed)
             return
-        self._placing.place(waiter, may_wait=acquire.spawn)
+        self._placing.place(waiter, spawn=acquire.spawn)
 
     def _cancel(self, cancel: stimuli.Cancel) -> None:
         self._leases.cancel(cancel.request)

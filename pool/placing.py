@@ -8,6 +8,7 @@ from pool.leases import Leases
 from pool.records import Agent, Group, Kind, Session, Worker
 from pool.starts import Starts
 from pool.state import State
+from pool.stimuli import Spawn
 from pool.tables import Mode, SessionState, WaiterState
 from pool.waiting import Waiter
 from profiles.profile import CapabilityProfile
@@ -24,7 +25,7 @@ class Placing:
         self._fleet = fleet
         self._leases = leases
 
-    def place(self, waiter: Waiter, *, may_wait: bool) -> None:
+    def place(self, waiter: Waiter, *, spawn: Spawn) -> None:
         """Serve a new request at once, put it on the waiting list, or refuse it."""
         state = self._state
         session = waiter.session
@@ -33,8 +34,8 @@ class Placing:
                 return
         elif not session.waiting and self._take_free(waiter):
             return
-        if not may_wait:
-            if not (session.state is SessionState.PARKED and not session.waiting and self._rebind_now(waiter)):
+        if spawn is not True:
+            if not self._place_at_once(waiter):
                 state.reject(waiter, refusals.saturated(state.figures(), "nothing fits right now", state.retry_after))
             return
         if not self._admit(waiter):
@@ -46,6 +47,28 @@ class Placing:
             state.reject(loser, self._saturated())
         if waiter.state is WaiterState.BLOCKED:
             self.revisit(session)
+
+    def _place_at_once(self, waiter: Waiter) -> bool:
+        """Start a worker for the request where there is room, else rebind one; the start itself is waited for."""
+        state = self._state
+        session = waiter.session
+        if session.state is not SessionState.PARKED or session.waiting:
+            return False
+        may_start = waiter.room_only and state.mode is Mode.RUNNING and (waiter.privileged or state.quota_open)
+        if may_start and waiter.deadline > state.now and self._starts.has_room(waiter.kind, state.now):
+            state.wait(waiter, WaiterState.QUEUED)
+            return True
+        return self._rebind_now(waiter)
+
+    def has_room(self, session: Session | None, profile: CapabilityProfile, now: float) -> bool:
+        """Whether ``place`` would serve a request with ``spawn="room"``, or start a worker for it."""
+        state = self._state
+        if self.has_worker(session, profile):
+            return True
+        if session is not None and (session.state is not SessionState.PARKED or session.waiting):
+            return False
+        kind = state.kinds.get(profile.signature) or _stranger(state, profile)
+        return state.mode is Mode.RUNNING and state.quota_open and self._starts.has_room(kind, now)
 
     def has_worker(self, session: Session | None, profile: CapabilityProfile) -> bool:
         """Whether ``place`` would serve a request that may not wait; ``session`` None: one that is not known."""
@@ -161,4 +184,5 @@ class Placing:
 
 def _stranger(state: State, profile: CapabilityProfile) -> Kind:
     """A profile that nobody has asked for yet, which others' workers may serve; it leaves no trace."""
-    return Kind(profile, state.groups.get(profile.hard_signature) or Group(), Agent(profile.agent))
+    group = state.groups.get(profile.hard_signature) or Group()
+    return Kind(profile, group, state.agents.get(profile.agent) or Agent(profile.agent))

@@ -39,13 +39,14 @@ class Pump:
         if state.mode is not Mode.RUNNING:
             state.freed.clear()
             state.touched_agents.clear()
+            self._refuse_room_only()
             return
         while True:
             if state.freed:
                 self._offer_freed()
             if waiting.ready.count or self._open_gates():
                 self._advance_lines()
-            if not (state.gated and self._open_gated()) and not state.freed:
+            if not (state.gated and self._open_gated()) and not state.freed and not self._refuse_room_only():
                 break
         state.touched_agents.clear()
         if waiting.nested:
@@ -211,6 +212,8 @@ class Pump:
             self._starts.spawn(kind, covers=kind)
         elif (worker := state.index.match_quiet(kind)) is not None:
             self._leases.lease(worker, waiter)
+        elif (modest := self._room_only_in(line)) is not None:
+            self._refuse_for_room(modest)
         elif kind.budget.broken:
             state.reject(waiter, refusals.broken(state.figures(), kind, state.now))
         elif gate is state.waiting.full and not (waiter.nested or self._starts.has_token_to_spare()):
@@ -268,6 +271,31 @@ class Pump:
         self._fleet.stop(worker, StopReason.EVICTED)
         self._starts.cover_by_stopping(worker, kind)
         state.notify("worker_evicted", worker=worker.id, wanted=kind.profile.short)
+
+    # --- requests that take only room -------------------------------------------------------------------------------
+
+    def _room_only_in(self, line: Line) -> Waiter | None:
+        """The newest of the line's waiters that take only room: it gives way before another has to wait or stop."""
+        newest_first = reversed(self._state.waiting.room_only.values())
+        lines = ((waiter, waiter.kind.lines[waiter.privileged]) for waiter in newest_first)
+        return next((waiter for waiter, own in lines if own is line and waiter.state is WaiterState.QUEUED), None)
+
+    def _refuse_room_only(self) -> bool:
+        """Refuse those for whom nothing is being started any more; whether there were any."""
+        state = self._state
+        is_running = state.mode is Mode.RUNNING
+        refused = [
+            waiter
+            for waiter in state.waiting.room_only.values()
+            if not is_running or waiter.state is WaiterState.BLOCKED or waiter.kind.lines[waiter.privileged].gate
+        ]
+        for waiter in refused:
+            self._refuse_for_room(waiter)
+        return bool(refused)
+
+    def _refuse_for_room(self, waiter: Waiter) -> None:
+        state = self._state
+        state.reject(waiter, refusals.no_room(state.figures(), waiter.kind, state.retry_after))
 
     # --- nested runs ------------------------------------------------------------------------------------------------
 

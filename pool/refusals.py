@@ -5,7 +5,7 @@ from pool.records import Kind, Session
 from pool.snapshot import Figures
 from pool.waiting import Waiter
 
-__all__ = ["broken", "closed", "nested_saturated", "resume_failed", "saturated", "timed_out"]
+__all__ = ["broken", "closed", "nested_saturated", "no_room", "resume_failed", "saturated", "timed_out"]
 
 
 def saturated(figures: Figures, why: str, retry_after: float) -> PoolSaturated:
@@ -15,6 +15,13 @@ def saturated(figures: Figures, why: str, retry_after: float) -> PoolSaturated:
         retry_after=retry_after,
         figures=_plain(figures),
     )
+
+
+def no_room(figures: Figures, kind: Kind, retry_after: float) -> PoolSaturated:
+    """The room that a request was to take is gone, or its worker did not start."""
+    last = kind.budget.last_error
+    why = f"its worker did not start: {last}" if last else "the pool has no room left for another worker"
+    return saturated(figures, why, retry_after)
 
 
 def nested_saturated(figures: Figures) -> NestedSaturated:

@@ -114,7 +114,7 @@ class Pool:
         *,
         priority: int = 5,
         timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
-        spawn: bool = True,
+        spawn: stimuli.Spawn = True,
         nested: bool = False,
         bounded: bool = True,
     ) -> AsyncIterator[Lease]:
@@ -125,7 +125,7 @@ class Pool:
             profile: what the worker must be able to do.
             priority: higher is served first.
             timeout: seconds to wait at most; None takes ``waiting_timeout`` of the settings.
-            spawn: False takes only what is there now, without waiting.
+            spawn: False takes only what is there now, without waiting; ``"room"`` starts a worker where there is room.
             nested: an ancestor of this request holds a worker already.
             bounded: whether the request counts against ``waiting_capacity``.
 
@@ -150,7 +150,7 @@ class Pool:
         *,
         priority: int = 5,
         timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
-        spawn: bool = True,
+        spawn: stimuli.Spawn = True,
         nested: bool = False,
         bounded: bool = True,
     ) -> Lease:
@@ -278,9 +278,9 @@ class Pool:
         """For every worker: how well it fits, and the first difference that rules it out."""
         return self._machine.explain(session, profile)
 
-    def has_worker(self, session: str, profile: CapabilityProfile) -> bool:
-        """Whether ``lease`` with ``spawn=False`` would be granted now, at an ordinary priority; changes nothing."""
-        return self._machine.has_worker(session, profile)
+    def has_room(self, session: str, profile: CapabilityProfile) -> bool:
+        """Whether ``lease`` with ``spawn="room"`` would be served now, at an ordinary priority; changes nothing."""
+        return self._machine.has_room(session, profile, trio.current_time())
 
     # --- the machine and its actions --------------------------------------------------------------------------------
 

@@ -33,9 +33,20 @@ class Starts:
 
     def gate_for(self, kind: Kind) -> Gate | None:
         """What keeps a worker of ``kind`` from being started now; None if nothing does."""
+        gate = self._gate_at(kind, self._state.now)
+        if gate is self._state.waiting.tokens:
+            self.await_token()
+        return gate
+
+    def has_room(self, kind: Kind, now: float) -> bool:
+        """Whether a worker of ``kind`` could be started at this time without taking anything from a waiter."""
+        state = self._state
+        return self._gate_at(kind, now) is None and state.bucket.next_at(state.claims) <= now
+
+    def _gate_at(self, kind: Kind, now: float) -> Gate | None:
         state = self._state
         settings = state.settings
-        if not kind.budget.may_start(state.now):
+        if not kind.budget.may_start(now):
             return kind.gate
         if settings.max_per_profile and kind.live >= settings.max_per_profile:
             return kind.gate
@@ -43,10 +54,7 @@ class Starts:
             return kind.agent.gate
         if len(state.workers) >= settings.max:
             return state.waiting.full
-        if not state.bucket.ready(state.now):
-            self.await_token()
-            return state.waiting.tokens
-        return None
+        return None if state.bucket.ready(now) else state.waiting.tokens
 
     def demand(self, kind: Kind) -> int:
         """Sessions that wait for a worker of this kind and could be given one."""

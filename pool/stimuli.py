@@ -1,6 +1,7 @@
 """What can happen to the pool: the inputs of ``PoolMachine.handle``. Plain facts, no behaviour."""
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -28,6 +29,7 @@ __all__ = [
     "Release",
     "Resume",
     "SessionKnown",
+    "Spawn",
     "Stimulus",
     "StopWorker",
     "Tick",
@@ -38,6 +40,10 @@ __all__ = [
     "WorkerReconciled",
     "WorkerResetDone",
 ]
+
+
+Spawn = bool | Literal["room"]
+"""Whether a process may be started for a request: False not at all, ``"room"`` only where the pool has room."""
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -52,7 +58,8 @@ class Hold(msgspec.Struct, frozen=True):
 class Acquire(msgspec.Struct, frozen=True, kw_only=True):
     """A request wants the worker of ``session`` (bound, matching, new or freed). Ends in one Grant or one Reject.
 
-    ``deadline`` is on the machine's clock; None = now + ``waiting_timeout``. ``spawn=False`` neither spawns nor waits.
+    ``deadline`` is on the machine's clock; None = now + ``waiting_timeout``. ``spawn``: False neither spawns
+    nor waits; ``"room"`` spawns only where the pool has room: it stops no worker and waits for nothing but that start.
     ``nested``: an ancestor of this run holds a worker, so it may use the reserve and must not wait behind it.
     ``bounded``: counts against ``waiting_capacity`` (direct acquires do, a gateway's runs do not).
     """
@@ -62,7 +69,7 @@ class Acquire(msgspec.Struct, frozen=True, kw_only=True):
     profile: CapabilityProfile
     priority: int = 5
     deadline: float | None = None
-    spawn: bool = True
+    spawn: Spawn = True
     nested: bool = False
     bounded: bool = True
 

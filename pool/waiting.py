@@ -37,6 +37,7 @@ class Waiter:
         "priority",
         "privileged",
         "request",
+        "room_only",
         "sequence",
         "session",
         "state",
@@ -50,6 +51,7 @@ class Waiter:
         self.kind = kind
         self.priority = acquire.priority
         self.nested = acquire.nested
+        self.room_only = acquire.spawn == "room"
         self.bounded = acquire.bounded
         self.privileged = acquire.nested or acquire.priority >= PRIVILEGED_PRIORITY
         self.enqueued_at = now
@@ -172,7 +174,18 @@ class Gate:
 class WaitingList:
     """All waiters that are queued or blocked, with the moves between their states and the bound on direct acquires."""
 
-    __slots__ = ("_bounded", "_by_priority", "blocked", "full", "nested", "queued", "quota", "ready", "tokens")
+    __slots__ = (
+        "_bounded",
+        "_by_priority",
+        "blocked",
+        "full",
+        "nested",
+        "queued",
+        "quota",
+        "ready",
+        "room_only",
+        "tokens",
+    )
 
     def __init__(self) -> None:
         self.ready = Gate("next in line")
@@ -186,6 +199,8 @@ class WaitingList:
         self.queued = 0
         self.blocked = 0
         self.nested: dict[str, Waiter] = {}
+        self.room_only: dict[str, Waiter] = {}
+        """Those for whom a worker is being started, and who are refused where that comes to nothing."""
         self._bounded = 0
         self._by_priority: dict[int, dict[str, Waiter]] = {}
 
@@ -239,11 +254,11 @@ class WaitingList:
             line.gate.add(line)
 
     def _count(self, waiter: Waiter, *, entering: bool) -> None:
-        if waiter.nested:
-            if entering:
-                self.nested[waiter.request] = waiter
-            else:
-                del self.nested[waiter.request]
+        for applies, members in ((waiter.nested, self.nested), (waiter.room_only, self.room_only)):
+            if applies and entering:
+                members[waiter.request] = waiter
+            elif applies:
+                del members[waiter.request]
         if not waiter.bounded:
             return
         peers = self._by_priority.setdefault(waiter.priority, {})

@@ -47,12 +47,12 @@ class GatewayRuns:
         """See ``RunPort.is_busy``."""
         return self._conductor.is_busy(session)
 
-    def has_worker(self, agent: str, session: str) -> bool:
-        """See ``RunPort.has_worker``. No worker serves a profile that nobody has ever wanted."""
+    def has_room(self, agent: str, session: str) -> bool:
+        """See ``RunPort.has_room``. Of a profile that was never built, only its acquire can say."""
         entry = self._entry(agent, session)
         own = {} if entry is None else {"model": entry.model, "thinking": entry.thinking}
         profile = self._shelf.at_hand(session, agent, _role(entry), **own)
-        return profile is not None and self._pool.has_worker(session, profile)
+        return profile is None or self._pool.has_room(session, profile)
 
     def workspace_of(self, agent: str, session: str) -> str | None:
         """See ``RunPort.workspace_of``."""

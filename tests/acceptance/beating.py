@@ -1,7 +1,8 @@
 """A supervisor whose agents look after things by themselves, and what it tells of that."""
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,18 @@ import msgspec
 from doors.control_client import ControlClient
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
-__all__ = ["ALICE", "SOURCE", "alerts", "beat", "beating_supervisor", "heartbeat_of", "say", "told_so_far", "workspace"]
+__all__ = [
+    "ALICE",
+    "SOURCE",
+    "alerts",
+    "beat",
+    "beat_long_ago",
+    "beating_supervisor",
+    "heartbeat_of",
+    "say",
+    "told_so_far",
+    "workspace",
+]
 
 SOURCE = {"channel": "signal", "chat_type": "dm", "chat_id": "7", "sender_id": "7"}
 ALICE = "agent:main:signal:dm:7"
@@ -85,3 +97,11 @@ def beat(supervisor: Supervisor, *arguments: str) -> dict[str, Any]:
     done = supervisor.pool("heartbeat", "run", "--json", *arguments)
     assert done.stdout, done.stderr
     return dict(msgspec.json.decode(done.stdout))
+
+
+def beat_long_ago(data_dir: Path, agent: str) -> None:
+    """Have the next supervisor find that the agent's last beat was long ago."""
+    last = {"agent": agent, "session": f"agent:{agent}:main:main", "reason": "interval", "outcome": "silent", "at": 1.0}
+    with closing(sqlite3.connect(data_dir / "pool.db")) as store, store:
+        body = msgspec.json.encode({"last": last})
+        store.execute("INSERT OR REPLACE INTO documents VALUES ('beat', ?, ?)", (agent, body))

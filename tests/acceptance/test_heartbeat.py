@@ -19,6 +19,7 @@ from tests.acceptance.beating import (
     ALICE,
     alerts,
     beat,
+    beat_long_ago,
     beating_supervisor,
     heartbeat_of,
     say,
@@ -33,6 +34,9 @@ pytestmark = pytest.mark.process
 TELL = 'exec_prompt = "ECHO:The build went well."\n'
 SLOWLY = 'exec_prompt = "DELAY=1500 ECHO:The build went well."\n'
 LOOK = """prompt = 'TOOL:read {"path": "HEARTBEAT.md"} TELL'\n"""
+
+SOON = "attic"
+"""An agent that is due within a second of the start where its last beat was long ago: its share of the spread is 0."""
 
 
 def pending(supervisor: Supervisor, session: str = ALICE) -> list[str]:
@@ -172,6 +176,31 @@ def test_an_agent_that_finds_nothing_is_silent_and_one_that_finds_something_tell
         assert status["counts"] == {"silent": 1, "alert": 1, "repeated": 1}
     printed = (tmp_path / "out").read_text()
     assert printed.count("alert main (agent:main:main:main, manual)\n    The disk is full.") == 1
+
+
+def test_an_agent_in_its_own_workspace_beats_by_the_clock_while_the_pool_has_room(tmp_path: Path) -> None:
+    """No worker has its profile: the beat has one started in a free slot, and the others go on."""
+    own = f"""
+[pool]
+max = 4
+min = 2
+
+[agents.{SOON}]
+workspace = "{tmp_path / "own"}"
+
+[agents.{SOON}.heartbeat]
+prompt = "ECHO:The disk is full."
+
+[agents.main.heartbeat]
+enabled = false
+"""
+    with beating_supervisor(tmp_path, more=own) as supervisor:
+        supervisor.prompt("one", "hello")
+    beat_long_ago(tmp_path, SOON)
+    with beating_supervisor(tmp_path, more=own) as supervisor, following(supervisor, "alert") as events:
+        alert = next_alert(events)["data"]
+        assert (alert["agent"], alert["reason"], alert["text"]) == (SOON, "interval", "The disk is full.")
+        assert sorted(worker["agent"] for worker in supervisor.status()["workers"]) == [SOON, "main", "main"]
 
 
 # --- scheduled jobs ---------------------------------------------------------------------------------------------------

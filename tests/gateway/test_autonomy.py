@@ -57,12 +57,13 @@ async def test_an_agent_that_finds_nothing_beats_each_minute_and_leaves_no_trace
         await world.events()
         await trio.sleep(600)
         events = await world.events()
-        beats = [event for event in events if event["type"] == "heartbeat" and event["data"]["agent"] == "main"]
+        told = [event for event in events if event["type"] == "heartbeat"]
+        beats = [event for event in told if event["data"]["agent"] == "main"]
         assert {event["data"]["state"] for event in beats} == {"silent"}
         assert 8 <= len(beats) <= 11
         assert world.launcher.prompts.count("say HEARTBEAT_OK") >= len(beats)
         assert [event["data"] for event in events if "HEARTBEAT" in str(event["data"])] == [
-            event["data"] for event in beats if event["data"].get("text")
+            event["data"] for event in told if event["data"].get("text")
         ], "nobody is shown what it said, but for those who govern"
         after = await world.call("sessions.get", session=MAIN)
         assert {**after, "worker": before["worker"]} == before
@@ -83,6 +84,18 @@ async def test_what_an_agent_finds_is_told_once_where_its_session_last_spoke_and
         (status,) = [each for each in await world.call("heartbeat.status") if each["agent"] == "main"]
         assert status["counts"]["alert"] == 1
         assert status["counts"]["repeated"] >= 3
+
+
+async def test_a_beat_by_the_clock_has_a_worker_started_where_the_pool_has_room(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, autonomy=on(every=Seconds(60)), workers=2) as world:
+        await world.hanging()
+        await trio.sleep(70)
+        told = [event["data"] for event in await world.events("heartbeat")]
+        assert "silent" in {beat["state"] for beat in told if not beat.get("skipped")}
+        assert world.launcher.prompts[0] == "hang"
+        assert "say HEARTBEAT_OK" in world.launcher.prompts
 
 
 async def test_a_beat_by_the_clock_takes_no_worker_that_is_not_free(tmp_path: Path, autojump_clock: MockClock) -> None:

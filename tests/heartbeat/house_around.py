@@ -64,7 +64,7 @@ class World:
         self.touched: list[str] = []
         self.busy: set[str] = set()
         self.claimed: set[str] = set()
-        self.has_workers = True
+        self.has_room_for_it = True
         self.workspace: str | None = None
         self.bad_targets: set[str] = set()
         self.answer: Callable[[BeatRequest], BeatAnswer] = lambda _request: BeatAnswer(ok=True, text=OK)
@@ -175,8 +175,8 @@ class World:
         self.busy_asked += 1
         return session in self.busy
 
-    def has_worker(self, agent: str, session: str) -> bool:
-        return self.has_workers and bool(agent) and bool(session)
+    def has_room(self, agent: str, session: str) -> bool:
+        return self.has_room_for_it and bool(agent) and bool(session)
 
     def workspace_of(self, agent: str, session: str) -> str | None:
         return self.workspace if agent and session else None

@@ -20,7 +20,7 @@ OPEN = Facts(
     is_busy=False,
     skip_when_busy=True,
     next_due=NOW,
-    has_worker=True,
+    has_room=True,
     has_events=True,
     checklist=ChecklistState.FILLED,
 )
@@ -31,7 +31,7 @@ SHUT: dict[SkipReason, dict[str, Any]] = {
     SkipReason.BUSY: {"is_busy": True},
     SkipReason.NOT_DUE: {"next_due": NOW + 0.001},
     SkipReason.EMPTY_CHECKLIST: {"checklist": ChecklistState.EMPTY, "has_events": False},
-    SkipReason.NO_WORKER: {"has_worker": False},
+    SkipReason.NO_WORKER: {"has_room": False},
     SkipReason.NOTHING_PENDING: {"has_events": False},
 }
 PASSES = {

@@ -51,7 +51,7 @@ class Agent(RuleBasedStateMachine):
         self.wall = START
         self.interval = jittered(300.0, "scout")
         self.next_due = self.wall + self.interval
-        self.is_enabled, self.is_busy, self.has_worker = True, False, True
+        self.is_enabled, self.is_busy, self.has_room = True, False, True
         self.checklist = ChecklistState.FILLED
         self.pending: list[Event] = []
         self.shown: Counter[str] = Counter()
@@ -67,11 +67,11 @@ class Agent(RuleBasedStateMachine):
 
     @rule(enabled=st.booleans(), busy=st.booleans(), worker=st.booleans(), state=st.sampled_from(list(ChecklistState)))
     def things_change(self, *, enabled: bool, busy: bool, worker: bool, state: ChecklistState) -> None:
-        self.is_enabled, self.is_busy, self.has_worker, self.checklist = enabled, busy, worker, state
+        self.is_enabled, self.is_busy, self.has_room, self.checklist = enabled, busy, worker, state
 
     @rule()
     def everything_is_ready(self) -> None:
-        self.is_enabled, self.is_busy, self.has_worker = True, False, True
+        self.is_enabled, self.is_busy, self.has_room = True, False, True
         self.checklist = ChecklistState.FILLED
 
     @rule(kind=KINDS)
@@ -121,7 +121,7 @@ class Agent(RuleBasedStateMachine):
             is_busy=self.is_busy,
             skip_when_busy=True,
             next_due=self.next_due,
-            has_worker=self.has_worker,
+            has_room=self.has_room,
             has_events=bool(self.pending),
             checklist=self.checklist,
         )
@@ -134,7 +134,7 @@ class Agent(RuleBasedStateMachine):
             SkipReason.BUSY: self.is_busy,
             SkipReason.NOT_DUE: self.wall < self.next_due and reason is Reason.INTERVAL,
             SkipReason.EMPTY_CHECKLIST: self.checklist is ChecklistState.EMPTY and not self.pending,
-            SkipReason.NO_WORKER: not self.has_worker and reason not in ACTIONS,
+            SkipReason.NO_WORKER: not self.has_room and reason not in ACTIONS,
             SkipReason.NOTHING_PENDING: not self.pending and reason in ABOUT_EVENTS,
         }
         assert truth[why]
@@ -144,7 +144,7 @@ class Agent(RuleBasedStateMachine):
         assert not self.is_busy
         assert self.window.is_active(self.wall)
         assert self.window.start != self.window.end
-        assert self.has_worker or reason in ACTIONS
+        assert self.has_room or reason in ACTIONS
         assert reason is not Reason.INTERVAL or self.wall >= self.next_due
 
     def beat(self, reason: Reason, answer: str, *, fails: bool) -> None:

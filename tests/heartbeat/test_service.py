@@ -26,7 +26,7 @@ async def test_an_agent_beats_once_an_interval_give_or_take_a_tenth(
     assert 270 <= gaps[0] <= 330
     assert heartbeat.is_enabled("main")
     assert not heartbeat.is_enabled("nobody")
-    assert {(request.spawn, request.priority, request.touch) for request in world.started} == {(False, 3, False)}
+    assert {(request.room_only, request.priority, request.touch) for request in world.started} == {(True, 3, False)}
 
 
 async def test_an_agent_that_is_off_never_beats(autojump_clock: MockClock, world: World, serve: Serve) -> None:

@@ -39,7 +39,7 @@ async def test_whoever_is_busy_may_also_be_queued_for(autojump_clock: MockClock,
 async def test_an_interval_beat_without_a_worker_is_skipped_and_one_that_somebody_waits_for_waits(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
-    world.has_workers = False
+    world.has_room_for_it = False
     heartbeat = await serve()
     await trio.sleep(340)
     assert world.started == []
@@ -48,7 +48,7 @@ async def test_an_interval_beat_without_a_worker_is_skipped_and_one_that_somebod
     assert (skip.skipped, skip.reason) == (SkipReason.NO_WORKER, Reason.INTERVAL)
     wake(heartbeat, world, "make has finished")
     await trio.sleep(2)
-    assert [request.spawn for request in world.started] == [True]
+    assert [request.room_only for request in world.started] == [False]
 
 
 async def test_a_worker_that_somebody_else_was_faster_to_get_is_no_failure(
@@ -194,7 +194,7 @@ async def test_after_its_retries_a_beat_waits_for_the_next_one_with_its_events(
     world.answer = report_all
     await trio.sleep(300)
     assert [alert.text for alert in world.alerts] == ["one"]
-    assert world.started[-1].spawn is True  # by the clock, but somebody is to be told
+    assert world.started[-1].room_only is False  # by the clock, but somebody is to be told
 
 
 @pytest.mark.parametrize("session", [None, "agent:main:signal:dm:7"])
@@ -247,11 +247,11 @@ async def test_what_was_to_be_without_events_outside_the_hours_is_not_made_up_fo
 async def test_events_wait_for_a_worker_at_the_next_beat_by_the_clock(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
-    world.has_workers = False
+    world.has_room_for_it = False
     await serve()
     world.inject("one")
     await trio.sleep(340)
-    assert [(system_lines(request), request.spawn) for request in world.started] == [(["one"], True)]
+    assert [(system_lines(request), request.room_only) for request in world.started] == [(["one"], False)]
 
 
 async def test_a_command_that_must_be_told_is_told_by_its_own_words_if_need_be(

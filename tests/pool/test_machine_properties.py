@@ -47,7 +47,7 @@ LIMITS = st.fixed_dictionaries(
 OPTIONS = st.fixed_dictionaries(
     {
         "timeout": st.sampled_from((None, 1.0, 60.0)),
-        "spawn": st.sampled_from((True, True, True, False)),
+        "spawn": st.sampled_from((True, True, True, False, "room")),
         "nested": st.sampled_from((False, False, False, True)),
         "bounded": st.booleans(),
     }
@@ -73,10 +73,17 @@ class MachineHistory(RuleBasedStateMachine):
         options=OPTIONS,
     )
     def acquire(self, session: str, profile: CapabilityProfile, priority: int, options: dict[str, Any]) -> None:
-        has_worker = self.world.machine.has_worker(session, profile)
-        request = self.world.acquire(session, profile, priority=priority, **options)
-        if not (options["spawn"] or options["nested"] or priority >= 10):
-            assert has_worker == (request not in self.world.errors), "what was foretold"
+        machine, world = self.world.machine, self.world
+        has_worker, has_room = machine.has_worker(session, profile), machine.has_room(session, profile, world.now)
+        evicted = machine.snapshot(world.now).counters.evicted
+        request = world.acquire(session, profile, priority=priority, **options)
+        if not (options["nested"] or priority >= 10):
+            if not options["spawn"]:
+                assert has_worker == (request not in world.errors), "what was foretold"
+            elif options["spawn"] == "room":
+                assert has_room == (request not in world.errors), "what was foretold"
+        if options["spawn"] == "room":
+            assert machine.snapshot(world.now).counters.evicted == evicted, "no worker stops for it"
         preparing = any(paper.resetting or paper.reconciling for paper in self.world.workers.values())
         if not options["spawn"]:
             assert request not in self.world.open_requests or preparing, "it may not wait"

@@ -120,7 +120,7 @@ class World:
         request: str | None = None,
         priority: int = 5,
         timeout: float | None = None,
-        spawn: bool = True,
+        spawn: stimuli.Spawn = True,
         nested: bool = False,
         bounded: bool = True,
     ) -> str:

@@ -34,7 +34,7 @@ async def test_an_isolated_job_is_a_run_of_its_own_at_each_due_time(autojump_clo
     assert house.begun == pytest.approx([600.0, 1200.0, 1800.0])
     request = house.requests[0][1]
     assert (request.session, request.agent, request.lane) == ("cron:job", "ops", "cron")
-    assert (request.text, request.timeout, request.spawn) == ("[CRON:job] water the plants", 90.0, True)
+    assert (request.text, request.timeout, request.room_only) == ("[CRON:job] water the plants", 90.0, False)
     assert len({request.run_id for _, request in house.requests}) == 3
 
 
