@@ -82,7 +82,7 @@ def decided(record: CallRecord, decision: Decision, ts: float, note: str | None,
     """
     if record.state is not AWAITING_APPROVAL or record.approval is None or record.approval.decision is not None:
         raise IllegalMove(f"call {record.id} is {record.state} and awaits no decision")
-    approval = CallApproval(record.approval.reason, decision, _cut(note), _cut(by))
+    approval = CallApproval(record.approval.reason, decision, _cut(note), _cut(by), ts)
     said = f"{decision} by {by or 'someone'}" + (f": {note}" if note else "")
     return msgspec.structs.replace(record, approval=approval, audit=_audit(record, record.state, ts, said))
 

@@ -8,8 +8,9 @@ import msgspec
 
 from agent.approvals import Decided
 from agent.call_states import decided, ended, moved, new_record
-from agent.results import Result
+from agent.results import Result, text_of
 from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, ToolUseBlock
+from wire.excerpts import excerpt
 from wire.messages import CallDetails, ToolCallView
 
 __all__ = ["End", "Journal", "LiveCall", "Say"]
@@ -65,8 +66,10 @@ class LiveCall:
         self._take(decided(self.record, decided_.decision, time.time(), decided_.note, decided_.by))
 
     def begin(self) -> None:
-        """Its tool is about to run."""
+        """Its tool is about to run; told where that is not at once, but after a person has allowed it."""
         self._take(moved(self.record, CallState.RUNNING, time.time()))
+        if self.record.approval is not None:
+            self._say("tool", {"phase": "running", "call": self.view()})
 
     def progress(self, report: dict[str, Any]) -> None:
         """Its tool shows the end of its output so far; see ``agent.tools.base.Report``."""
@@ -82,8 +85,10 @@ class LiveCall:
         view, facts = self.view(), _facts(result.get("details"))
         if not result["ok"]:
             self._say("tool", {"phase": "error", "call": view, "error": result["error"], **facts})
-        self._say("tool_executed", {"call": view, "ok": result["ok"]})
-        self._say("tool", {"phase": "end", "call": view, **facts})
+        decided = self.record.approval
+        approval = {} if decided is None else {"approval": decided}
+        self._say("tool_executed", {"call": view, "ok": result["ok"], **approval})
+        self._say("tool", {"phase": "end", "call": view, "result": excerpt(text_of(result)), **facts})
 
     def view(self) -> ToolCallView:
         """It, as events show it. ``approval``: required, allow or deny, where a person is asked."""

@@ -7,7 +7,18 @@ import msgspec
 
 from agent.tools.base import ErrorType, ToolError, ToolOutput
 
-__all__ = ["Result", "aborted", "denied", "failure", "is_json", "of_error", "of_exception", "success", "timed_out"]
+__all__ = [
+    "Result",
+    "aborted",
+    "denied",
+    "failure",
+    "is_json",
+    "of_error",
+    "of_exception",
+    "success",
+    "text_of",
+    "timed_out",
+]
 
 Result: TypeAlias = dict[str, Any]
 
@@ -83,6 +94,13 @@ def aborted(reason: str, *, had_begun: bool) -> Result:
     """The run ended before the call had. ``reason`` is one word or a few: ``aborted``, ``timeout``."""
     advice = "Check for side effects: it had begun." if had_begun else "It had not begun."
     return failure(f"The call was ended before it was done ({reason}).", "aborted", retryable=True, note=advice)
+
+
+def text_of(result: Result) -> str:
+    """What it says, for people: its data or its error, then the note."""
+    said = result["data"] if result["ok"] else result["error"]
+    text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    return f"{text}\n{result['note']}" if isinstance(result.get("note"), str) else text
 
 
 def is_json(value: object) -> bool:

@@ -43,7 +43,7 @@ class TextPiece(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolData(msgspec.Struct, frozen=True):
-    """The data of the events of a tool call: ``tool:start``, ``tool:update``, ``tool:error``, ``tool:end``."""
+    """The data of the events of a tool call: ``tool:start``, ``running``, ``update``, ``error``, ``end``."""
 
     call: ToolCallView
     tail: str = ""
@@ -155,6 +155,10 @@ def _start(data: Mapping[str, Any]) -> str:
     return _join(f"on {data.get('worker')}", turn and f"turn {turn}", separator=", ")
 
 
+def _tool_running(data: Mapping[str, Any]) -> str:
+    return _tool_words(data, lambda _tool: "it runs")
+
+
 def _tool_end(data: Mapping[str, Any]) -> str:
     return _tool_words(data, lambda tool: end_words(tool.call, tool.details).words)
 
@@ -245,6 +249,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "run:accepted": _accepted,
     "run:start": _start,
     "tool:start": call_text,
+    "tool:running": _tool_running,
     "tool:update": _tool_update,
     "tool:end": _tool_end,
     "tool_executed": call_text,

@@ -144,12 +144,12 @@ class Desk:
         """See ``TurnDesk.room``."""
         await self._store.room()
 
-    def awaits_person(self, turn: Turn, *, now: bool) -> None:
+    def awaits_person(self, turn: Turn, over: str | None) -> None:
         """See ``TurnDesk.awaits_person``."""
-        if now:
+        if over is None:
             self._sessions.set_status(turn.session, SessionStatus.PAUSED, "awaiting a person's answer")
         else:
-            self._sessions.set_status(turn.session, SessionStatus.WORKING, "answered")
+            self._sessions.set_status(turn.session, SessionStatus.WORKING, over)
 
     # --- its ends -----------------------------------------------------------------------------------------------------
 

@@ -19,11 +19,12 @@ from gateway.run import Run
 from gateway.turn_ports import TurnDesk, TurnLanes
 from heartbeat.prompts import with_events
 from pool.lease import Lease, PromptStream
-from wire.messages import PromptResult
+from wire.messages import Message, PromptResult
 
 __all__ = ["Ending", "Turn", "TurnReport"]
 
 _MAX_RETRIES = 2
+_ANSWERS = frozenset({"permission_decided", "ui_resolved"})
 
 
 class Ending(StrEnum):
@@ -210,13 +211,17 @@ class Turn:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._keep_deadline)
+                over = "the turn is over"
                 try:
                     await self._listen(lease)
+                except WorkerExited:
+                    over = "the worker has died"
+                    raise
                 finally:
                     self._is_prompting = False
                     self._prompt_ended.set()
                     self._set_steerable(now=False)
-                    self._pause(now=False)
+                    self._pause(now=False, why=over)
                     self._moved.set()
                     if self._ending is not None:
                         nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
@@ -255,7 +260,7 @@ class Turn:
             if is_first or self._translator.compaction_changed:
                 self._set_steerable(now=not self._translator.is_compacting)
                 is_first = False
-            self._pause(now=lease.awaits_person)
+            self._pause(now=lease.awaits_person, why="answered" if _answers(batch) else "the turn is over")
             await self._desk.room()
         self._result = stream.result
 
@@ -279,8 +284,8 @@ class Turn:
         if not self._prompt_ended.is_set():
             self._scope.cancel()
 
-    def _pause(self, *, now: bool) -> None:
-        """The clock of a run stands still while a person is asked."""
+    def _pause(self, *, now: bool, why: str) -> None:
+        """The clock of a run stands still while a person is asked; ``why`` they are asked no longer."""
         if now == (self._paused_at is not None):
             return
         if self._paused_at is None:
@@ -289,7 +294,7 @@ class Turn:
             self.deadline += trio.current_time() - self._paused_at
             self._paused_at = None
         self._moved.set()
-        self._desk.awaits_person(self, now=now)
+        self._desk.awaits_person(self, None if now else why)
 
     def _early_end(self) -> PoolError | None:
         """The error of a turn that was ended, or that never had a result."""
@@ -366,6 +371,11 @@ class Turn:
             return []
         seen = self._steered[: self._seen]
         return [run for run in self.runs[self._began_with :] if run not in seen]
+
+
+def _answers(batch: list[Message]) -> bool:
+    """Whether one of these tells that a person has answered."""
+    return any(message.event in _ANSWERS for message in batch)
 
 
 def _may_have_been_taken(error: PoolError) -> bool:

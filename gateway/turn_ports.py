@@ -41,8 +41,8 @@ class TurnDesk(Protocol):
         """Wait while too much of what was published is not yet on the disk."""
         ...
 
-    def awaits_person(self, turn: "Turn", *, now: bool) -> None:
-        """The turn waits for a person from now on, or no longer."""
+    def awaits_person(self, turn: "Turn", over: str | None) -> None:
+        """The turn waits for a person from now on; or no longer, and ``over`` says why."""
         ...
 
 

@@ -154,12 +154,13 @@ class CallState(StrEnum):
 
 
 class CallApproval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A person is asked, ``reason`` says why; ``decision`` None: not decided yet. ``by`` names who decided."""
+    """A person is asked, ``reason`` says why; ``decision`` None: not decided yet. ``by`` decided, at ``ts``."""
 
     reason: str = ""
     decision: Decision | None = None
     note: str | None = None
     by: str | None = None
+    ts: float | None = None
 
 
 class CallMove(msgspec.Struct, frozen=True, omit_defaults=True):

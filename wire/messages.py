@@ -239,15 +239,20 @@ class CallDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``tool``: a tool call starts, has new output, ends or fails. ``tail`` is the end of its output so far."""
+    """``tool``: a tool call is there (``start``), runs after a person has allowed it, has new output, fails, ends.
 
-    phase: Literal["start", "update", "end", "error"]
+    ``tail``: the end of its output so far. ``result``: what it came to, as its model reads it, at most about 8,000
+    characters; told once, at the end, also of a call that failed.
+    """
+
+    phase: Literal["start", "running", "update", "end", "error"]
     call: ToolCallView
     run_id: str | None = None
     seq: int = 0
     tail: str | None = None
     error: str | None = None
     details: CallDetails | None = None
+    result: str | None = None
 
 
 class Background(msgspec.Struct, frozen=True):

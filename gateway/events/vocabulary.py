@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from wire.envelope import Channel
+from wire.excerpts import excerpt
 from wire.framing import DECODE_ERRORS
 from wire.messages import EMPTY, CallDetails, TokenUsage, ToolCallView, ToolEvent, UiRequest
 
@@ -41,13 +42,25 @@ class Malformed(ValueError):
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
+class _Approval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a person was asked about a call, and what they said: who, when (Unix time), with which note."""
+
+    reason: str | None = None
+    decision: str | None = None
+    note: str | None = None
+    by: str | None = None
+    ts: float | None = None
+
+
 class _Executed(msgspec.Struct, frozen=True, omit_defaults=True):
     call: ToolCallView
     ok: bool | None = None
+    approval: _Approval | None = None
 
 
-class _Permission(msgspec.Struct, frozen=True):
+class _Permission(msgspec.Struct, frozen=True, omit_defaults=True):
     call: ToolCallView
+    reason: str | None = None
 
 
 class _Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +88,7 @@ def _tool(data: msgspec.Raw) -> Single:
         "tail": event.tail and event.tail[-_MAX_TEXT:],
         "error": _cut(event.error),
         "details": _details(event.details),
+        "result": event.result and excerpt(event.result),
     }
     return Single(Channel.PROGRESS, f"tool:{event.phase}", _present(facts))
 
@@ -91,11 +105,18 @@ def _details(details: CallDetails | None) -> CallDetails | None:
 
 def _tool_executed(data: msgspec.Raw) -> Single:
     event = _decode(data, _Executed)
-    return Single(Channel.MONITOR, "tool_executed", _Executed(_call(event.call), event.ok))
+    return Single(Channel.MONITOR, "tool_executed", _Executed(_call(event.call), event.ok, _approval(event.approval)))
+
+
+def _approval(given: _Approval | None) -> _Approval | None:
+    return given and _Approval(
+        _cut(given.reason), _cut(given.decision, _MAX_ID), _cut(given.note), _cut(given.by), given.ts
+    )
 
 
 def _permission_required(data: msgspec.Raw) -> Single:
-    return Single(Channel.CONTROL, "permission_required", _Permission(_call(_decode(data, _Permission).call)))
+    event = _decode(data, _Permission)
+    return Single(Channel.CONTROL, "permission_required", _Permission(_call(event.call), _cut(event.reason)))
 
 
 def _permission_decided(data: msgspec.Raw) -> Single:

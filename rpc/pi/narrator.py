@@ -93,16 +93,17 @@ class Narrator:
 
     def _tool_updated(self, line: PiLine, run: Run) -> None:
         call = run.tool(line.tool_call_id, line.tool_name)
-        tail = translate.tail_of(line.partial_result)
-        self._link.event("tool", translate.tool_event("update", call, self._stamp(), tail))
+        said = translate.output_of(line.partial_result)
+        self._link.event("tool", translate.tool_event("update", call, self._stamp(), said))
 
     def _tool_ended(self, line: PiLine, run: Run) -> None:
         call = run.tool_ended(line.tool_call_id, line.tool_name, self._link.now, failed=line.is_error)
+        said = translate.output_of(line.result) if is_present(line.result) else None
+        if line.is_error:
+            self._tell_and_keep(run, "tool", translate.tool_event("error", call, self._stamp(), said))
         run_id, seq = self._stamp()
         self._tell_and_keep(run, "tool_executed", translate.ToolExecuted(call=call, run_id=run_id, seq=seq))
-        tail = translate.tail_of(line.result) if is_present(line.result) else None
-        ended = translate.tool_event("error" if line.is_error else "end", call, self._stamp(), tail)
-        self._tell_and_keep(run, "tool", ended)
+        self._tell_and_keep(run, "tool", translate.tool_event("end", call, self._stamp(), said))
 
     def _tell_and_keep(self, run: Run, name: str, data: msgspec.Struct) -> None:
         self._link.event(name, data)

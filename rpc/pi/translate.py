@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from rpc.pi.messages import PiLine, ToolOutput, is_present, text_of
+from wire.excerpts import excerpt
 from wire.framing import DECODE_ERRORS
 from wire.messages import AssistantMessage, ToolCallView, ToolEvent, UiRequest
 
@@ -28,11 +29,11 @@ __all__ = [
     "compaction",
     "error_text",
     "extension_error",
+    "output_of",
     "piece",
     "preview",
     "queue_update",
     "retry",
-    "tail_of",
     "tool_event",
     "ui_request",
 ]
@@ -157,20 +158,26 @@ def piece(line: PiLine, stamp: Callable[[], Stamp]) -> tuple[str, AssistantMessa
 
 
 def tool_event(
-    phase: Literal["start", "update", "end", "error"], call: ToolCallView, stamp: Stamp, tail: str | None = None
+    phase: Literal["start", "update", "end", "error"], call: ToolCallView, stamp: Stamp, text: str | None = None
 ) -> ToolEvent:
-    """``tool``; a failed call's tail is its error too."""
-    error = tail if phase == "error" else None
-    return ToolEvent(phase, call, stamp.run_id, stamp.seq, tail, error)
+    """``tool``; ``text``: all of its output so far, which is its tail, its error or its result."""
+    tail = None if text is None else text[-MAX_TAIL:]
+    match phase:
+        case "end":
+            return ToolEvent(phase, call, *stamp, result=text and excerpt(text))
+        case "error":
+            return ToolEvent(phase, call, *stamp, error=tail)
+        case "start" | "update":
+            return ToolEvent(phase, call, *stamp, tail)
 
 
-def tail_of(output: msgspec.Raw) -> str:
-    """The last characters of a tool's output so far."""
+def output_of(output: msgspec.Raw) -> str:
+    """The text of a tool's output so far."""
     try:
         content = _output.decode(output).content
     except DECODE_ERRORS:
         return ""
-    return text_of(content)[-MAX_TAIL:]
+    return text_of(content)
 
 
 def preview(raw: msgspec.Raw) -> str:

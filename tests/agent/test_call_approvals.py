@@ -1,5 +1,6 @@
 """Calls that wait for a person: told first, decided once, in any order, and nothing runs that nobody allowed."""
 
+import time
 from typing import Any
 
 import pytest
@@ -21,11 +22,23 @@ async def test_what_is_allowed_runs_and_what_is_denied_does_not() -> None:
     assert allowed["ok"] is True
     assert (refused["error_type"], refused["note"], refused["retryable"]) == ("denied", "my note", False)
     assert bench.tools["work"].begun == ["c0"]
-    assert bench.story("c0") == [*ASKED, ("tool_executed", None), ("tool", "end")]
+    assert bench.story("c0") == [*ASKED, ("tool", "running"), ("tool_executed", None), ("tool", "end")]
     assert bench.story("c1") == [*ASKED, ("tool", "error"), ("tool_executed", None), ("tool", "end")]
     assert bench.states_told("c1") == ["PENDING", "AWAITING_APPROVAL", "DENIED", "DENIED", "DENIED"]
     said = next(data for name, data in bench.events if name == "permission_decided")
     assert said == {"call_id": "c0", "decision": "allow", "note": "my note", "by": "ann"}
+
+
+async def test_the_end_of_a_call_tells_why_a_person_was_asked_and_who_said_what_when() -> None:
+    bench = Bench(policy=Policy(mode="approval"))
+    answer(bench, c0="allow")
+    before = time.time()
+    await bench.run(("work", {}))
+    [asked] = [data["reason"] for name, data in bench.events if name == "permission_required"]
+    [approval] = [data["approval"] for name, data in bench.events if name == "tool_executed"]
+    assert asked == approval.reason == "every call needs approval"
+    assert (approval.decision, approval.by, approval.note) == ("allow", "ann", "my note")
+    assert before <= approval.ts <= time.time()
 
 
 async def test_decisions_may_come_in_any_order_and_nobody_who_waits_holds_up_others(

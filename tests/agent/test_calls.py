@@ -43,6 +43,15 @@ async def test_every_kind_of_call_gets_exactly_one_result_and_one_end() -> None:
     assert [bench.story(f"c{n}") for n in range(6)] == [FINE, *[BAD] * 5]
 
 
+async def test_the_end_of_a_call_tells_its_result_once_and_to_a_bound() -> None:
+    bench = Bench()
+    await bench.run(("work", {"say": "x" * 1_000_000}), ("fail", {}))
+    told = {subject(data): data["result"] for name, data in bench.events if name == "tool" and "result" in data}
+    assert [data["phase"] for name, data in bench.events if "result" in data] == ["end", "end"]
+    assert 8_000 < len(told["c0"]) < 8_100
+    assert told["c1"] == "no such thing\nlook again"
+
+
 async def test_a_tools_error_reaches_the_model_whole() -> None:
     assert await Bench().run(("fail", {})) == [
         {

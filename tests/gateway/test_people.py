@@ -44,6 +44,26 @@ async def test_a_question_and_its_answer_are_control_events_of_the_run(
         assert decided["data"] == {"call_id": "c1", "decision": "deny", "by": "carol", "note": "no"}
 
 
+@pytest.mark.parametrize(
+    ("word", "reason"), [("decide", "answered"), ("abort", "the turn is over"), ("die", "the worker has died")]
+)
+async def test_why_a_person_is_asked_no_longer_is_told(
+    word: str, reason: str, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("ask")
+        match word:
+            case "decide":
+                await world.call("decide", call_id="c1", decision="allow")
+            case "abort":
+                await world.call("abort", session="alice")
+            case _:
+                world.launcher.running("ask").die()
+        await wait_all_tasks_blocked()
+        changes = [event["data"] for event in await world.events("state_changed")]
+        assert [change["reason"] for change in changes if change["from"] == "PAUSED"] == [reason]
+
+
 async def test_the_same_call_in_two_sessions_needs_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         runs = [await world.begin("ask", session) for session in ("alice", "bob")]

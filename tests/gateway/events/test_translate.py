@@ -94,6 +94,14 @@ def test_a_batch_of_many_pieces_costs_little() -> None:
     assert took < 65_000 * 5e-6  # ten times the bar that the benchmark holds: other tests may be running
 
 
+def test_the_result_of_a_call_is_told_to_a_bound() -> None:
+    [(_, _, data)] = told(said("tool", {"phase": "end", "call": CALL, "result": "a" * 1_000_000 + "z"}))
+    assert len(data["result"]) < 8_100
+    assert data["result"].startswith("a" * 6_000)
+    assert "[... 992001 characters left out ...]" in data["result"]
+    assert data["result"].endswith("az")
+
+
 # --- single events ----------------------------------------------------------------------------------------------------
 
 
@@ -118,7 +126,23 @@ def test_a_batch_of_many_pieces_costs_little() -> None:
             (PROGRESS, "tool:error", {"call": SHOWN, "error": "no"}),
         ),
         ("tool_executed", {"call": CALL, "ok": True}, (MONITOR, "tool_executed", {"call": SHOWN, "ok": True})),
-        ("permission_required", {"call": CALL}, (CONTROL, "permission_required", {"call": SHOWN})),
+        (
+            "tool_executed",
+            {"call": CALL, "approval": {"reason": "a rule", "decision": "allow", "by": "ann", "note": "ok", "ts": 5.5}},
+            (
+                *(MONITOR, "tool_executed"),
+                {
+                    "call": SHOWN,
+                    "approval": {"reason": "a rule", "decision": "allow", "note": "ok", "by": "ann", "ts": 5.5},
+                },
+            ),
+        ),
+        (
+            "permission_required",
+            {"call": CALL, "reason": "a rule"},
+            (CONTROL, "permission_required", {"call": SHOWN, "reason": "a rule"}),
+        ),
+        ("tool", {"phase": "running", "call": CALL}, (PROGRESS, "tool:running", {"call": SHOWN})),
         (
             "permission_decided",
             {"call_id": "c1", "decision": "deny", "by": "uid:1", "note": "no", "seq": 3},
@@ -195,7 +219,7 @@ def test_what_the_gateway_says_in_its_own_words_is_passed_over(name: str | None)
 def test_what_pi_tells_fits_the_same_vocabulary() -> None:
     call, stamp = ToolCallView("c1", "bash", "{}", "COMPLETED", 3.5), pi.Stamp("r", 1)
     events = [
-        ("tool", pi.tool_event("end", call, stamp, "tail")),
+        ("tool", pi.tool_event("end", call, stamp, "it said")),
         ("tool_executed", pi.ToolExecuted(call=call)),
         ("compaction", pi.Compaction(phase="start", reason="threshold")),
         ("error", pi.ErrorEvent(code="extension_error", message="x")),
@@ -204,7 +228,7 @@ def test_what_pi_tells_fits_the_same_vocabulary() -> None:
     ]
     view = {"id": "c1", "name": "bash", "input_preview": "{}", "state": "COMPLETED", "duration_ms": 3.5}
     assert told(*(said(name, data) for name, data in events)) == [
-        ("progress", "tool:end", {"call": view, "tail": "tail"}),
+        ("progress", "tool:end", {"call": view, "result": "it said"}),
         ("monitor", "tool_executed", {"call": view}),
         ("progress", "compaction:start", {"reason": "threshold"}),
         (

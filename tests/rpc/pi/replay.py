@@ -239,7 +239,10 @@ _TELL: dict[str, Callable[[dict[str, Any]], str]] = {
     "assistant_message": lambda data: data["partial"],
     "thinking": lambda data: data["partial"],
     "tool": lambda data: " ".join(
-        (data["phase"], data["call"]["name"], data["call"]["state"], *([repr(data["tail"])] if "tail" in data else []))
+        (
+            *(data["phase"], data["call"]["name"], data["call"]["state"]),
+            *(repr(data[field]) for field in ("tail", "error", "result") if field in data),
+        )
     ),
     "tool_executed": lambda data: f"{data['call']['name']} {data['call']['state']}",
     "queue_update": lambda data: f"{data.get('steering', [])} {data.get('follow_up', [])}",

@@ -103,9 +103,10 @@ def test_an_abort_is_answered_after_the_run_that_it_ended() -> None:
         'c2: {"left_in_queue": 0}',
     ]
     in_a_tool = told.index("run_start r2")
-    assert told[in_a_tool + 5 : in_a_tool + 11] == [
-        "tool_executed bash FAILED",
+    assert told[in_a_tool + 5 : in_a_tool + 12] == [
         "tool error bash FAILED 'Command aborted'",
+        "tool_executed bash FAILED",
+        "tool end bash FAILED 'Command aborted'",
         "queue [] []",
         "done aborted",
         "c3: aborted ''",

@@ -83,7 +83,7 @@ async def test_a_tool_runs_and_its_output_is_told(start_pi: StartPi) -> None:
             async for message in turn:
                 if message.event == "tool":
                     data = json.loads(bytes(message.data))
-                    phases.append((data["phase"], data.get("tail")))
+                    phases.append((data["phase"], data.get("result")))
         assert phases[0] == ("start", None)
         assert phases[-1] == ("end", "from the tool\n")
         assert turn.result.text == "after tool: ok"

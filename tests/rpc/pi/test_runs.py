@@ -212,13 +212,14 @@ def test_the_events_in_a_result_are_bounded() -> None:
     assert len(json.loads(bytes(replay.messages[-1].result))["events"]) == MAX_RUN_EVENTS
 
 
-def test_a_tool_shows_the_end_of_its_output() -> None:
+def test_a_failed_tool_shows_the_end_of_its_output_and_ends_with_its_result() -> None:
     replay = in_a_run()
     output = {"content": [{"type": "text", "text": "a" * 5000 + "z"}, {"type": "image", "data": "AAAA"}]}
     replay.say({"type": "tool_execution_end", "toolCallId": "1", "toolName": "ls", "result": output, "isError": True})
-    data = json.loads(bytes(replay.messages[-1].data))
-    assert data["tail"] == data["error"] == "a" * 1999 + "z"
-    assert data["phase"] == "error"
+    error, executed, end = (json.loads(bytes(message.data)) for message in replay.messages[-3:])
+    assert (error["phase"], error["error"]) == ("error", "a" * 1999 + "z")
+    assert executed["call"]["state"] == end["call"]["state"] == "FAILED"
+    assert (end["phase"], end["result"]) == ("end", "a" * 5000 + "z")
 
 
 def test_half_a_surrogate_pair_in_a_text_costs_one_character() -> None:
