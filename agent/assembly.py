@@ -108,11 +108,9 @@ def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limit
 
 
 def _reach(options: Options, cwd: str, knowledge: Knowledge) -> Reach:
-    outputs = Path(os.path.realpath(_state_directory()), "outputs")
     return Reach(
         cwd=cwd,
         environment=environment_of_tools(os.environ, options.tool_env),
-        outputs=str(outputs),
         readable=tuple(skill.directory for skill in knowledge.skills),
         skill_env=environment_of(knowledge.skills),
         allow_outside=options.allow_outside,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from agent.approvals import Approvals
+from agent.conversation import Conversation
 from agent.history.cleaner import Cleaner
 from agent.history.hygiene import Rules
 from agent.hooks import Hooks
@@ -21,13 +22,12 @@ __all__ = ["Brain", "Reach"]
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
     """What the children and tools of a worker see: the working directory (a real path), their environment.
 
-    ``outputs``: see ``ToolContext``. ``readable``: directories outside that may be read (of skills). ``skill_env`` is
-    for children, only where ``environment`` does not set it.
+    ``readable``: directories outside that may be read (of skills). ``skill_env`` is for children, only where
+    ``environment`` does not set it.
     """
 
     cwd: str
     environment: Mapping[str, str]
-    outputs: str = ""
     readable: tuple[str, ...] = ()
     skill_env: Mapping[str, str] = {}
     allow_outside: bool = False
@@ -58,8 +58,9 @@ class Brain(msgspec.Struct, eq=False, kw_only=True):
             self._tools = self.open_tools()
         return self._tools
 
-    def context_for(self, session_id: str, call: ToolUseBlock, report: Report) -> ToolContext:
+    def context_for(self, conversation: Conversation, call: ToolUseBlock, report: Report) -> ToolContext:
         """What a call in this conversation may use."""
+        session_id = conversation.header.id
         reach = self.reach
         return ToolContext(
             cwd=reach.cwd,
@@ -70,7 +71,7 @@ class Brain(msgspec.Struct, eq=False, kw_only=True):
             processes=self.processes,
             scope_key=session_id,
             session_key=session_id,
-            outputs=reach.outputs,
+            outputs=conversation.outputs,
             readable=reach.readable,
             allow_outside=reach.allow_outside,
         )

@@ -4,9 +4,13 @@ A message is in memory only once its entry has been written. The file of the con
 at its first message; that of ``new`` at once, so that another worker can resume it from the first moment.
 """
 
+import os
+import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -29,6 +33,7 @@ from wire.entries import (
     TranscriptMessage,
 )
 from wire.messages import Bookmark
+from wire.outputs import outputs_of
 from wire.transcript import TranscriptError, TranscriptMissing, TranscriptWriter, read_entries, read_header
 
 __all__ = ["Conversation", "SessionStore"]
@@ -62,6 +67,13 @@ class Conversation:
     def session_file(self) -> str | None:
         """The transcript's path, once it exists."""
         return str(self.path) if self._writer is not None else None
+
+    @cached_property
+    def outputs(self) -> str:
+        """The directory (a real path) for full outputs of its tools; without a transcript it ends with ``close``."""
+        if self.path is None:
+            return os.path.realpath(outputs_of(f"{tempfile.gettempdir()}/agent-{self.header.id}"))
+        return os.path.realpath(outputs_of(str(self.path)))
 
     def make_file(self) -> None:
         """Create the transcript, where one is to be kept and there is none yet. Raises TranscriptError."""
@@ -120,9 +132,11 @@ class Conversation:
         await self.sync()
 
     def close(self) -> None:
-        """Give the transcript free for others."""
+        """Give the transcript free for others; of a conversation without one nothing stays."""
         if self._writer is not None:
             self._writer.close()
+        if self.path is None:
+            shutil.rmtree(self.outputs, ignore_errors=True)
 
     async def _sync_once(self) -> None:
         if self._writer is not None:

@@ -83,8 +83,8 @@ class Server:
         async def work() -> Any:
             from agent.tools.process import act  # noqa: PLC0415 - first needed here, long after the start
 
-            scope = worker.conversation.header.id
-            output = await act(params, registry, scope, worker.brain.reach.outputs)
+            conversation = worker.conversation
+            output = await act(params, registry, conversation.header.id, conversation.outputs)
             return {"text": output.text, **output.details}
 
         nursery.start_soon(answer_with, worker.output, request_id, work)

@@ -109,7 +109,7 @@ class Steps:
             approvals=brain.approvals,
             hooks=brain.hooks,
             journal=self._conversation,
-            context_for=lambda call, report: brain.context_for(self._conversation.header.id, call, report),
+            context_for=lambda call, report: brain.context_for(self._conversation, call, report),
             say=self._say,
         )
         for call in clients:

@@ -1,6 +1,7 @@
 """What is done to sessions: begin anew, delete, stop, compact, look at them and at what was said in them."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from pool import Pool
 from pool.stimuli import ForgetSession
 from router.keys import check_session_key
 from wire.envelope import Channel
+from wire.outputs import outputs_of
 
 __all__ = ["SessionDesk", "SessionView"]
 
@@ -214,10 +216,15 @@ class SessionDesk:
 
 
 def _remove(path: str, ours: Path) -> str | None:
-    """Remove a file whose name a worker has told, where it really lies among ours; a link in it leads nowhere else."""
+    """Remove a file whose name a worker has told, where it really lies among ours; a link in it leads nowhere else.
+
+    The full outputs of the agent's tools, which lie beside it, go first.
+    """
     try:
-        if not Path(path).resolve(strict=True).is_relative_to(ours.resolve()):
+        real = Path(path).resolve(strict=True)
+        if not real.is_relative_to(ours.resolve()):
             return None
+        shutil.rmtree(outputs_of(str(real)), ignore_errors=True)  # most conversations have none
         os.unlink(path)  # noqa: PTH108  # a thread's work, on the string as the worker gave it
     except (OSError, ValueError):  # it is not there, or cannot be removed: it is not said to be
         return None

@@ -56,10 +56,11 @@ class ToolOutput(msgspec.Struct, frozen=True):
 class ToolContext(msgspec.Struct, frozen=True):
     """What a call may use: the confining directory (a real path), an environment, a place to show progress.
 
-    ``outputs`` is the directory (a real path; made when first needed) for the full text of results that were cut;
-    the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths). ``allow_outside`` lifts
-    the confinement to ``cwd``. ``processes`` runs commands; in the background they belong to ``scope_key``, and of
-    their ends ``session_key`` is told.
+    ``outputs`` is the conversation's directory (a real path; made when first needed) for the full text of results that
+    were cut; the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths).
+    ``allow_outside`` lifts the confinement to ``cwd``. Outputs of other conversations are closed, wherever they lie.
+    ``processes`` runs commands; in the background they belong to ``scope_key``, and of their ends ``session_key`` is
+    told.
     """
 
     cwd: str

@@ -18,6 +18,7 @@ import trio
 
 from agent.tools.base import ToolContext, ToolError
 from agent.tools.names import shown, undo_shown
+from wire.outputs import OUTPUTS_SUFFIX
 
 __all__ = ["Place", "failures_of", "kind_of", "locate", "located", "open_directory", "open_regular", "opened"]
 
@@ -48,12 +49,15 @@ class Place(NamedTuple):
 def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
     """Where ``path`` leads from the working directory; ``~`` is the home directory. Raises ToolError.
 
-    For ``reading``, the directory that holds the full texts of results is open as well, and what else may be read.
+    For ``reading``, the directory that holds the conversation's full outputs is open as well, and what else may be
+    read. Outputs of other conversations are closed in any case.
     """
     _check(path)
     if not reading and path.endswith("/"):
         raise ToolError(f"path: {shown(path)} ends like a directory; a file is wanted", "validation")
     real = Path(os.path.realpath(_given(context, path)))
+    if _is_kept_output(real) and not (reading and context.outputs and real.is_relative_to(context.outputs)):
+        raise ToolError(f"path: {shown(path)} lies where the outputs of a conversation are kept", "validation")
     roots = [context.cwd, *(root for root in (context.outputs, *context.readable) if reading and root)]
     for root in ["/"] if context.allow_outside else roots:
         if real.is_relative_to(root):
@@ -63,6 +67,10 @@ def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
         "validation",
         recommendations=["Use a path inside the working directory; links that lead out of it are not followed."],
     )
+
+
+def _is_kept_output(real: Path) -> bool:
+    return any(name.endswith(OUTPUTS_SUFFIX) for name in real.parts)
 
 
 async def located(context: ToolContext, path: str, *, reading: bool = True) -> Place:

@@ -11,7 +11,7 @@ __all__ = ["MAX_BYTES", "MAX_LINES", "Excerpt", "excerpt", "shorten"]
 MAX_BYTES = 50_000
 MAX_LINES = 2_000
 _KEPT_FILES = 100
-"""Full texts that are kept; the oldest go first."""
+"""Full texts that are kept of one conversation; the oldest go first."""
 
 _Side = Literal["start", "end"]
 
@@ -81,6 +81,14 @@ def _save(text: str, outputs: str) -> str:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / f"output-{uuid.uuid4().hex[:12]}.txt"
     path.write_text(text, errors="replace")
-    for old in sorted(directory.glob("output-*.txt"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT_FILES]:
-        old.unlink()
+    for old in sorted(directory.glob("output-*.txt"), key=_age)[:-_KEPT_FILES]:
+        old.unlink(missing_ok=True)
     return str(path)
+
+
+def _age(file: Path) -> int:
+    """When it was written; a file that another call has removed since it was listed counts as the oldest."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.tools.search.ignoring import Ignoring, parse_rules
+from wire.outputs import OUTPUTS_SUFFIX
 
 __all__ = ["Found", "Walk", "read_text_at"]
 
@@ -36,7 +37,7 @@ class Walk:
         self.too_deep = 0
 
     def below(self, root: int, ignoring: Ignoring | None) -> Iterator[Found]:
-        """All that is below ``root`` (a directory descriptor), but for what a version control system keeps for itself.
+        """All that is below ``root`` (a directory descriptor), but for outputs of conversations, and version control.
 
         ``ignoring`` None: ignore files are not asked.
         """
@@ -52,7 +53,7 @@ class Walk:
             ignoring = _with_own_rules(ignoring, directory, path)
         for name, is_directory, is_file in found:
             here = path + name
-            if name in _NEVER:
+            if name in _NEVER or name.endswith(OUTPUTS_SUFFIX):
                 continue
             if ignoring is not None and ignoring.ignores(here, is_directory=is_directory):
                 self.ignored += 1

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from agent.tools.base import ToolError
 from agent.tools.edit import EditTool
+from agent.tools.find import FindTool
+from agent.tools.grep import GrepTool
+from agent.tools.ls import LsTool
 from agent.tools.names import shown, undo_shown
 from agent.tools.places import MAX_PATH, locate, open_directory, open_regular, opened
 from agent.tools.read import ReadTool
@@ -75,6 +78,29 @@ async def test_the_full_texts_of_results_may_be_read_but_not_written(workspace: 
     assert await bench.text(ReadTool(), path=str(outputs / "full.txt")) == "all of it"
     with pytest.raises(ToolError, match="outside"):
         await bench.use(WriteTool(), path=str(outputs / "full.txt"), content="x")
+
+
+@pytest.mark.parametrize("outside", [False, True])
+async def test_outputs_of_other_conversations_are_closed_wherever_they_lie(workspace: Path, *, outside: bool) -> None:
+    own, other = workspace / "kept/a.jsonl.tool-outputs", workspace / "kept/b.jsonl.tool-outputs"
+    for directory in (own, other):
+        directory.mkdir(parents=True)
+        (directory / "full.txt").write_text("all of it")
+    (workspace / "link").symlink_to(other)
+    bench = Bench(workspace, outputs=str(own), allow_outside=outside)
+    assert await bench.text(ReadTool(), path=str(own / "full.txt")) == "all of it"
+    edits = [{"old_text": "all", "new_text": "x"}]
+    for call in (
+        bench.use(ReadTool(), path=str(other / "full.txt")),
+        bench.use(ReadTool(), path="link/full.txt"),
+        bench.use(WriteTool(), path="link/full.txt", content="x"),
+        bench.use(EditTool(), path="kept/a.jsonl.tool-outputs/full.txt", edits=edits),
+        bench.use(LsTool(), path="link"),
+        bench.use(FindTool(), path=str(other), pattern="*"),
+        bench.use(GrepTool(), path=str(other), pattern="all"),
+    ):
+        with pytest.raises(ToolError, match="where the outputs of a conversation are kept"):
+            await call
 
 
 @pytest.mark.parametrize("swapped", ["sub", "sub/deep", "sub/deep/file"])

@@ -227,6 +227,18 @@ async def test_long_lines_are_cut_around_the_match_and_long_results_go_to_a_file
     assert full.read_text().count("many:") == 500
 
 
+async def test_a_search_passes_over_the_outputs_of_conversations_but_its_own(workspace: Path) -> None:
+    own = workspace / "kept/own.tool-outputs"
+    for directory in (own, workspace / "kept/other.tool-outputs"):
+        directory.mkdir(parents=True)
+        (directory / "full.txt").write_text("all of it")
+    bench = Bench(workspace, outputs=str(own))
+    assert await bench.text(FindTool(), pattern="*", path="kept", include_ignored=True) == "No paths match."
+    assert await bench.text(GrepTool(), pattern="all", include_ignored=True) == "No lines match."
+    found = await bench.text(GrepTool(), pattern="all", path=str(own))
+    assert found == "kept/own.tool-outputs/full.txt:1: all of it"
+
+
 async def test_a_search_is_bounded_in_depth_and_in_the_size_of_files(bench: Bench, workspace: Path) -> None:
     (workspace / "/".join(["d"] * 130)).mkdir(parents=True)
     with (workspace / "big").open("wb") as big:

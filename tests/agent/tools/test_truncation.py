@@ -1,5 +1,6 @@
 """Long results: cut at either end within both bounds, at line ends where one fits, the full text kept in a file."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hypothesis import given
@@ -59,3 +60,18 @@ def test_only_the_latest_files_are_kept_and_nothing_else_is_touched(tmp_path: Pa
     assert len(kept) == 100
     assert "104" in kept
     assert (outputs / "of-somebody-else").is_dir()
+
+
+def test_calls_that_save_at_once_lose_none_of_their_outputs(tmp_path: Path) -> None:
+    outputs = tmp_path / "outputs"
+
+    def save(number: int) -> str:
+        return shorten(f"{number}\n" * 3000, keep="end", outputs=str(outputs))
+
+    for number in range(100):
+        save(number)
+    with ThreadPoolExecutor(8) as threads:
+        shown = list(threads.map(save, range(200)))
+    assert [text.partition("\n")[0] for text in shown if "; the full text is in " not in text] == []
+    last = shown[-1].partition("]")[0].rpartition(" ")[2]
+    assert Path(last).read_text() == "199\n" * 3000
