@@ -23,8 +23,8 @@ RequestId = Annotated[str, msgspec.Meta(max_length=128)] | Annotated[int, msgspe
 """Echoed in every answer and event of its request, therefore short."""
 
 
-class Incoming(msgspec.Struct, frozen=True, gc=False):
-    """A request as it came in; ``params`` is undecoded JSON."""
+class Incoming(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A request as it came in; ``params`` is undecoded JSON. A parameter beside ``params`` is refused, not ignored."""
 
     id: RequestId
     method: Annotated[str, msgspec.Meta(max_length=128)]

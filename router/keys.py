@@ -2,7 +2,8 @@
 
 Two kinds live side by side. A *structured* key begins with ``agent:``, ``cron:`` or ``hook:`` and must have one of the
 forms below; a *free* one is any other printable text, as people give it on a command line. A text that begins like a
-structured key and is none is refused: one character of difference would otherwise be another conversation.
+structured key and is none is refused. After ``agent:NAME:`` stands one of the forms that the router makes, or any
+other name, which is a session of that agent.
 """
 
 from pathlib import Path
@@ -32,6 +33,7 @@ __all__ = [
     "GroupKey",
     "HookKey",
     "MainKey",
+    "NamedKey",
     "SessionKey",
     "check_session_key",
     "format_session_key",
@@ -42,8 +44,9 @@ __all__ = [
 
 _NAMESPACES = ("agent", "cron", "hook")
 _FORMS = (
-    "after agent:NAME: stands main:main, dm:ID, CHANNEL[:account:ID]:dm:ID, CHANNEL[:account:ID]:group:ID[:topic:ID] "
-    "or CHANNEL:channel:ID[:thread:ID]; the others are cron:JOB and hook:ID; a colon within an id is written %3A"
+    "after agent:NAME: stands main:main, dm:ID, CHANNEL[:account:ID]:dm:ID, CHANNEL[:account:ID]:group:ID[:topic:ID], "
+    "CHANNEL:channel:ID[:thread:ID] or any name of one or more parts; the others are cron:JOB and hook:ID; a colon "
+    "within a part is written %3A"
 )
 
 
@@ -57,6 +60,9 @@ class _Key(msgspec.Struct, frozen=True):
                 check_agent(value)
             elif isinstance(value, str):
                 check_identifier(name, value)
+            elif isinstance(value, tuple):
+                for part in value:
+                    check_identifier("name", part)
         check_length(format_session_key(self))  # type: ignore[arg-type]  # every subclass is one of SessionKey
 
 
@@ -105,6 +111,23 @@ class ChannelKey(_Key, frozen=True, kw_only=True):
     thread: str | None = None
 
 
+class NamedKey(_Key, frozen=True):
+    """``agent:{agent}:{part}[:{part}...]``: a session of that agent under any name that has no other form.
+
+    Front ends make such keys of their own: ``agent:ops:project:docs``, ``agent:ops:subagent:ID``.
+    """
+
+    agent: str
+    name: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a name without parts, and one that would read back as another kind of key."""
+        super().__post_init__()
+        if not self.name or _agent_form(self.agent, [encode_part(part) for part in self.name]) is not None:
+            text = shown(":".join(self.name))
+            raise UsageError(f"{text} is no name for a session key: it is empty, or has the form of another key")
+
+
 class CronKey(_Key, frozen=True):
     """``cron:{job}``: an isolated job's own conversation."""
 
@@ -135,7 +158,7 @@ class FreeKey(_Key, frozen=True):
         check_length(self.text)
 
 
-SessionKey = MainKey | DmKey | GroupKey | ChannelKey | CronKey | HookKey | FreeKey
+SessionKey = MainKey | DmKey | GroupKey | ChannelKey | NamedKey | CronKey | HookKey | FreeKey
 
 
 def main_session_key(agent: str) -> str:
@@ -183,6 +206,8 @@ def format_session_key(key: SessionKey) -> str:
         case ChannelKey():
             place = _place(key.channel, None)
             parts = ("agent", key.agent, *place, *_named("channel", key.chat), *_named("thread", key.thread))
+        case NamedKey(agent, name):
+            parts = ("agent", agent, *map(encode_part, name))
         case CronKey(identifier):
             parts = _named("cron", identifier)
         case HookKey(identifier):
@@ -213,15 +238,14 @@ def parse_session_key(text: str) -> SessionKey:
     if not _is_structured(text):
         return FreeKey(text)
     check_raw(text)
+    key: SessionKey | None = None
     match text.split(":"):
-        case ["agent", agent, *parts]:
-            key = _agent_key(agent.lower(), parts)
+        case ["agent", agent, first, *rest]:
+            key = _agent_key(agent.lower(), [first, *rest])
         case ["cron", job]:
             key = CronKey(decode_part(job))
         case ["hook", hook]:
             key = HookKey(decode_part(hook))
-        case _:
-            key = None
     if key is None:
         raise UsageError(f"{shown(text)} is no session key; {_FORMS}")
     return key
@@ -233,7 +257,11 @@ def _is_structured(text: str) -> bool:
     return bool(colon) and namespace.lower() in _NAMESPACES
 
 
-def _agent_key(agent: str, parts: list[str]) -> SessionKey | None:
+def _agent_key(agent: str, parts: list[str]) -> SessionKey:
+    return _agent_form(agent, parts) or NamedKey(agent, tuple(map(decode_part, parts)))
+
+
+def _agent_form(agent: str, parts: list[str]) -> SessionKey | None:
     match parts:
         case ["main"] | ["main", "main"]:
             return MainKey(agent)

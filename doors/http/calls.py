@@ -45,6 +45,8 @@ async def _call(request: Request, services: Services) -> Any:
     method = str(request.path_params["method"])
     if method in _ON_A_CONNECTION:
         raise UsageError(f"{method} needs a connection that stays; over HTTP, GET /events follows events")
+    if request.query_params:
+        raise UsageError(f"{method} takes its parameters in the body, as a JSON object, not in the address")
     identity.check(method)
     params = await _params(request, services)
     if STREAM_TYPE in request.headers.get("accept", ""):

@@ -57,14 +57,21 @@ def read_wish(request: Request) -> dict[str, Any]:
     if query.get("batch") not in (None, "true", "false"):
         raise UsageError("batch is true or false")
     wish: dict[str, Any] = {name: _names(query.getlist(name)) for name in _LISTS if name in query}
-    if query.get("session"):
-        wish["session"] = query["session"]
+    if "session" in query:
+        wish["session"] = _one_session(query.getlist("session"))
     since = request.headers.get("last-event-id") or query.get("since")
     if since:
         if not _SEQ.fullmatch(since):
             raise UsageError(f"since (or Last-Event-ID) is the seq of an event, not {since[:50]!r}")
         wish["since"] = int(since)
     return wish
+
+
+def _one_session(given: Sequence[str]) -> str:
+    """An empty name must not mean all conversations, nor the last of two names the other."""
+    if len(given) != 1 or not given[0]:
+        raise UsageError("session names one conversation; leave it out for the events of all")
+    return given[0]
 
 
 def _names(values: Sequence[str]) -> list[str]:

@@ -50,8 +50,8 @@ def find_place(headers: Mapping[str, str], user: str | None, answered: Iterable[
     key = _key(headers.get(_KEY_HEADER))
     run = key or uuid.uuid4().hex
     named = _named(headers.get(SESSION_HEADER))
-    if named or user:
-        session = _checked(named, "X-Pool-Session") if named else _checked(user or "", "user")
+    if named is not None or user:
+        session = _checked(user or "", "user") if named is None else _checked(named, "X-Pool-Session")
         return Place(session, run, is_ours=False, is_keyed=key is not None)
     mark = _mark_of(answered) or (_derived(principal, key) if key else uuid.uuid4().hex)
     return Place(f"openai:{mark}", run, is_ours=True, is_keyed=key is not None)

@@ -27,7 +27,7 @@ class Method(NamedTuple):
     ignored: frozenset[str] = frozenset()
 
 
-_LIST_IGNORED = frozenset({"includeGlobal", "includeUnknown", "includeLastMessage", "includeDerivedTitles", "agentId"})
+_LIST_IGNORED = frozenset({"includeGlobal", "includeUnknown", "includeLastMessage", "includeDerivedTitles"})
 
 METHODS: Mapping[str, Method] = {
     "agent": Method(Scope.WRITE, runs.AgentParams, runs.agent, runs.AGENT_IGNORED),

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from doors.websocket.naming import Named, name_conversation, named_session
 from doors.websocket.request import Params, Request
 from doors.websocket.shapes import milliseconds, present
 from errors import UsageError, error_from_wire
 from gateway.run import RunOutcome
-from router.keys import check_session_key, main_session_key
+from router.keys import check_session_key
 
 __all__ = [
     "AGENT_IGNORED",
@@ -32,16 +33,15 @@ _LONGEST_WAIT_MS = 86_400_000
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 AGENT_IGNORED = frozenset(
-    {"to", "replyTo", "sessionId", "thinking", "deliver", "channel", "replyChannel", "accountId", "replyAccountId"}
-    | {"threadId", "groupId", "groupChannel", "groupSpace", "extraSystemPrompt", "inputProvenance", "label"}
-    | {"spawnedBy", "voiceWakeTrigger"}
+    {"replyTo", "thinking", "deliver", "replyChannel", "replyAccountId", "extraSystemPrompt", "inputProvenance"}
+    | {"label", "spawnedBy", "voiceWakeTrigger"}
 )
-"""Parameters of ``agent`` that have no effect: a session's own settings and the router decide these."""
+"""Parameters of ``agent`` that have no effect: a session's own settings decide these. None names a conversation."""
 CHAT_IGNORED = frozenset(
-    {"sessionId", "thinking", "fastMode", "deliver", "originatingChannel", "originatingTo", "originatingAccountId"}
+    {"thinking", "fastMode", "deliver", "originatingChannel", "originatingTo", "originatingAccountId"}
     | {"originatingThreadId", "systemInputProvenance", "systemProvenanceReceipt"}
 )
-"""The same for ``chat.send``."""
+"""The same for ``chat.send``, whose ``originating...`` say where the answer is to go."""
 
 
 class Attachment(msgspec.Struct, rename="camel"):
@@ -57,16 +57,14 @@ Attachments = Annotated[list[Attachment], msgspec.Meta(max_length=32)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class AgentParams(msgspec.Struct, rename="camel"):
+class AgentParams(Named, rename="camel", kw_only=True):
     """``agent``. ``timeout``: seconds."""
 
     message: Annotated[str, msgspec.Meta(min_length=1)]
-    session_key: str | None = None
-    agent_id: str | None = None
     idempotency_key: str | None = None
     timeout: Annotated[float, msgspec.Meta(ge=0)] | None = None
     lane: str | None = None
-    attachments: Attachments = []
+    attachments: Attachments = msgspec.field(default_factory=list)
 
 
 class WaitParams(msgspec.Struct, rename="camel"):
@@ -76,14 +74,15 @@ class WaitParams(msgspec.Struct, rename="camel"):
     timeout_ms: Count = 30_000
 
 
-class ChatParams(msgspec.Struct, rename="camel"):
-    """``chat.send``."""
+class ChatParams(msgspec.Struct, rename="camel", kw_only=True):
+    """``chat.send``. ``sessionKey`` or ``sessionId`` names the session."""
 
-    session_key: str
+    session_key: str | None = None
+    session_id: str | None = None
     message: str
     idempotency_key: str | None = None
     timeout_ms: Count | None = None
-    attachments: Attachments = []
+    attachments: Attachments = msgspec.field(default_factory=list)
 
 
 class HistoryParams(msgspec.Struct, rename="camel"):
@@ -105,12 +104,13 @@ class AbortParams(msgspec.Struct, rename="camel"):
 
 async def agent(request: Request, params: AgentParams) -> Params:
     """Begin a run and say so at once; the last answer is its outcome. Raises what the run fails with."""
-    session = params.session_key or main_session_key(params.agent_id or await request.default_agent())
+    conversation = name_conversation(params, await request.default_agent())
+    request.ignored += conversation.unused
     accepted = await request.call(
         "agent",
         {
             "text": params.message,
-            "session": session,
+            "session": conversation.session,
             "agent": params.agent_id,
             "run": params.idempotency_key,
             "timeout": params.timeout,
@@ -167,11 +167,14 @@ async def wait(request: Request, params: WaitParams) -> Params:
 
 async def send(request: Request, params: ChatParams) -> Params:
     """Begin a run; the rest comes as events."""
+    session = named_session(params.session_key, params.session_id)
+    if session is None:
+        raise UsageError("chat.send needs a sessionKey")
     accepted = await request.call(
         "agent",
         {
             "text": params.message,
-            "session": params.session_key,
+            "session": session,
             "run": params.idempotency_key,
             "timeout": None if params.timeout_ms is None else params.timeout_ms / 1000,
             "images": _images(params.attachments),
@@ -187,9 +190,9 @@ async def history(request: Request, params: HistoryParams) -> Params:
     try:
         view = await request.call("sessions.get", {"session": key})
     except UsageError:
-        return {"sessionKey": key, "messages": []}  # nothing was said in it yet
+        return {"sessionKey": key, "sessionId": key, "messages": []}  # nothing was said in it yet
     found = await request.call("sessions.history", {"session": key, "limit": params.limit})
-    return {"sessionKey": key, "messages": found["messages"], **present(thinkingLevel=view.thinking)}
+    return {"sessionKey": key, "sessionId": key, "messages": found["messages"], **present(thinkingLevel=view.thinking)}
 
 
 async def abort(request: Request, params: AbortParams) -> Params:

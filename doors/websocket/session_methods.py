@@ -27,11 +27,12 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class ListParams(msgspec.Struct, rename="camel"):
-    """``sessions.list``: at most ``limit``, used within the last ``active_minutes``."""
+    """``sessions.list``: at most ``limit``, used within the last ``active_minutes``, of one agent."""
 
     limit: Count | None = None
     active_minutes: Count | None = None
     search: str | None = None
+    agent_id: str | None = None
 
 
 class GetParams(msgspec.Struct, rename="camel"):
@@ -68,6 +69,8 @@ async def list_sessions(request: Request, params: ListParams) -> Params:
     views: list[SessionView] = await request.call("sessions.list")
     if params.active_minutes is not None:
         views = [view for view in views if view.updated_at >= now - 60 * params.active_minutes]
+    if params.agent_id is not None:
+        views = [view for view in views if view.agent == params.agent_id.lower()]
     if params.search:
         views = [view for view in views if params.search.lower() in view.key.lower()]
     return {"ts": milliseconds(now), "count": len(views), "sessions": [_row(view) for view in views[: params.limit]]}
@@ -111,6 +114,7 @@ async def compact(request: Request, params: CompactParams) -> Params:
 def _row(view: SessionView) -> dict[str, Any]:
     return {
         "key": view.key,
+        "sessionId": view.key,
         "kind": "group" if ":group:" in view.key or ":channel:" in view.key else "direct",
         "agentId": view.agent,
         "role": view.role,

@@ -189,6 +189,15 @@ async def test_deep_parameters_cost_one_error_answer(connect: Connect) -> None:
     assert await still_serves(connect)
 
 
+async def test_a_parameter_beside_the_parameters_is_refused(connect: Connect) -> None:
+    peer = await connect()
+    await peer.say(b'{"id":1,"method":"echo","session":"alice"}')
+    answer = await peer.hear()
+    assert answer is not None
+    assert (answer["id"], answer["error"]["code"]) == (1, "usage")
+    assert "`session`" in answer["error"]["message"]
+
+
 async def test_empty_lines_are_nothing(connect: Connect) -> None:
     peer = await connect()
     await peer.say(b"\n\r\n  ")

@@ -17,6 +17,12 @@ async def test_a_method_is_called_with_the_body_as_its_parameters(door: Door, co
     assert (await peer.call("POST", "/api/echo")).json == {}, "on the same connection, without a body"
 
 
+async def test_parameters_in_the_address_are_refused(door: Door, connect: Connect) -> None:
+    answer = await (await connect(door)).call("POST", "/api/echo?session=alice", {"text": "x"})
+    assert (answer.status, answer.error["code"]) == (400, "usage")
+    assert "in the body" in answer.error["message"]
+
+
 async def test_the_caller_is_known_by_the_name_of_its_token(door: Door, connect: Connect) -> None:
     answer = await (await connect(door)).call("POST", "/api/whoami", {})
     assert answer.json["principal"] == "token:http"

@@ -85,6 +85,8 @@ def test_line_ends_between_the_tokens_of_an_event_end_no_message() -> None:
         ("token=secret", "as a header"),
         ("access_token=secret", "as a header"),
         ("batch=maybe", "true or false"),
+        ("session=", "session names one conversation"),
+        ("session=alice&session=bob", "session names one conversation"),
         ("session=" + "x" * 600, "512"),
     ],
 )

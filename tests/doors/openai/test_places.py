@@ -23,6 +23,11 @@ def test_a_key_has_one_spelling() -> None:
     assert place(user="agent:OPS:main").session == "agent:ops:main:main"
 
 
+def test_an_empty_header_is_refused_and_not_taken_for_none() -> None:
+    with pytest.raises(UsageError, match="X-Pool-Session"):
+        place({"x-pool-session": ""}, "bob")
+
+
 def test_a_header_may_hold_more_than_ascii() -> None:
     assert place({"x-pool-session": "\u4e16".encode().decode("latin-1")}).session == "\u4e16"
     with pytest.raises(UsageError, match="UTF-8"):

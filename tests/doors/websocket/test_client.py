@@ -130,6 +130,40 @@ def test_an_answer_streams_in_both_versions(pool: Pool, protocol: int) -> None:
         assert events[-1]["message"]["content"][0]["text"] == whole
 
 
+@pytest.mark.parametrize("member", ["sessionId", "to"])
+def test_two_names_of_conversations_are_two_conversations(pool: Pool, member: str) -> None:
+    with Client.connect(pool.url) as client:
+
+        def ask(name: str, text: str) -> str:
+            asked = client.ask("agent", message=text, **{member: f"{member} {name}"})
+            assert client.answer(asked)["payload"]["status"] == "accepted"
+            return str(client.answer(asked)["payload"]["result"]["payloads"][0]["text"])
+
+        ask("a", f"the {member} secret of a")
+        assert "secret" not in ask("b", "RECALL")
+        assert f"the {member} secret of a" in ask("a", "RECALL")
+
+
+def test_a_chat_names_its_session_by_its_id_too(pool: Pool) -> None:
+    with Client.connect(pool.url) as client:
+        sent = client.answer(client.ask("chat.send", sessionId="by-id", message="ECHO:here"))["payload"]
+        assert sent["sessionKey"] == "by-id"
+        assert client.events("final", runId=sent["runId"])[-1]["sessionKey"] == "by-id"
+        refused = client.answer(client.ask("chat.send", sessionKey="other", sessionId="by-id", message="x"))
+        assert "name two conversations" in refused["error"]["message"]
+
+
+def test_any_tail_is_a_named_session_of_its_agent(pool: Pool) -> None:
+    with Client.connect(pool.url) as client:
+        asked = client.ask("agent", message="ECHO:here", sessionKey="agent:careful:project:docs")
+        assert client.answer(asked)["payload"]["sessionKey"] == "agent:careful:project:docs"
+        assert client.answer(asked)["payload"]["status"] == "ok"
+        rows = client.answer(client.ask("sessions.list", agentId="careful", search="project"))["payload"]["sessions"]
+        assert [(row["key"], row["sessionId"], row["agentId"]) for row in rows] == [
+            ("agent:careful:project:docs", "agent:careful:project:docs", "careful")
+        ]
+
+
 def test_two_clients_and_the_command_line_agree_on_what_happened(pool: Pool) -> None:
     with Client.connect(pool.url) as asking, Client.connect(pool.url, READER) as looking:
         assert "You said" in pool.supervisor.prompt("shared", "from the terminal")

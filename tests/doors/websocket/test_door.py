@@ -156,10 +156,12 @@ async def test_who_asked_for_less_has_less(join: Join) -> None:
 
 async def test_agent_answers_twice_and_its_events_carry_its_key(join: Join, world: World) -> None:
     peer = await join()
-    asked = await peer.ask("agent", message="say hello", sessionKey="alice", idempotencyKey="k1", thinking="high")
+    asked = await peer.ask(
+        "agent", message="say hello", sessionKey="alice", idempotencyKey="k1", thinking="high", to="5"
+    )
     accepted = (await peer.answer(asked))["payload"]
     assert (accepted["runId"], accepted["sessionKey"], accepted["status"]) == ("k1", "alice", "accepted")
-    assert accepted["ignored"] == ["thinking"]
+    assert accepted["ignored"] == ["thinking", "to"]
     last = (await peer.answer(asked))["payload"]
     assert (last["runId"], last["status"], last["summary"]) == ("k1", "ok", "completed")
     assert last["result"]["payloads"] == [{"text": "hello"}]
@@ -279,7 +281,7 @@ async def test_sessions_are_listed_shown_reset_and_deleted(join: Join, world: Wo
 
 async def test_a_session_in_which_nothing_was_said_has_no_history(join: Join) -> None:
     history = (await (await join()).request("chat.history", sessionKey="nobody"))["payload"]
-    assert history == {"sessionKey": "nobody", "messages": []}
+    assert history == {"sessionKey": "nobody", "sessionId": "nobody", "messages": []}
 
 
 async def test_a_conversation_is_compacted(join: Join, world: World) -> None:
@@ -319,6 +321,9 @@ async def test_a_session_is_told_something_with_its_next_turn(
         ("agent", {"message": ""}, "length >= 1"),
         ("agent", {"message": "x", "mesage": "y"}, "unknown parameter 'mesage'"),
         ("agent", {"message": "x", "timeout": -1}, ">= 0"),
+        ("agent", {"message": "x", "sessionKey": "a", "sessionId": "b"}, "name two conversations"),
+        ("agent", {"message": "x", "threadId": "7"}, "threadId names a conversation only together"),
+        ("chat.send", {"message": "x"}, "chat.send needs a sessionKey"),
         ("agent.wait", {"runId": "nobody's"}, "nobody's"),
         ("chat.send", {"sessionKey": "agent:", "message": "x"}, "agent:"),
         ("exec.approval.resolve", {"id": "c1", "decision": "allow-always"}, "allow-always"),
