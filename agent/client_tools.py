@@ -1,6 +1,6 @@
 """Tools that the sender of a prompt carries out: their definitions, and the results that a next prompt brings. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +9,7 @@ from agent.models.base import ToolDefinition
 from agent.results import failure
 from wire.entries import ToolResultBlock, ToolUseBlock
 
-__all__ = ["BadClientTools", "definitions_of", "results_for", "view_of"]
+__all__ = ["BadClientTools", "check_must_call", "definitions_of", "offered", "results_for", "view_of"]
 
 MOST_TOOLS = 128
 
@@ -34,20 +34,29 @@ class _Result(msgspec.Struct, frozen=True):
     is_error: bool = False
 
 
-def definitions_of(given: Sequence[dict[str, Any]], taken: Collection[str]) -> dict[str, ToolDefinition]:
-    """By name; also in the form ``{"type": "function", "function": {...}}``. Raises BadClientTools.
-
-    ``taken`` are the names of the agent's own tools.
-    """
+def definitions_of(given: Sequence[dict[str, Any]]) -> dict[str, ToolDefinition]:
+    """By name; also in the form ``{"type": "function", "function": {...}}``. Raises BadClientTools."""
     if len(given) > MOST_TOOLS:
         raise BadClientTools(f"client_tools: {len(given)} tools, more than {MOST_TOOLS}")
     found: dict[str, ToolDefinition] = {}
     for number, tool in enumerate(given):
         function = _converted(tool, number)
-        if not function.name or function.name in found or function.name in taken:
-            raise BadClientTools(f"client_tools[{number}]: the name {function.name[:100]!r} is empty or taken")
+        if not function.name or function.name in found:
+            raise BadClientTools(f"client_tools[{number}]: the name {function.name[:100]!r} is empty or given twice")
         found[function.name] = ToolDefinition(function.name, function.description, function.parameters)
     return found
+
+
+def offered(own: Sequence[ToolDefinition], clients: Mapping[str, ToolDefinition]) -> list[ToolDefinition]:
+    """What the model may call: the agent's own tools, but those in whose place a client tool of that name stands."""
+    return [*(tool for tool in own if tool.name not in clients), *clients.values()]
+
+
+def check_must_call(names: Sequence[str], tools: Mapping[str, ToolDefinition]) -> None:
+    """Raises BadClientTools for a tool that the model is to call and that the client does not offer."""
+    for name in names:
+        if name not in tools:
+            raise BadClientTools(f"answer.must_call: there is no client tool {name[:100]!r}")
 
 
 def _converted(tool: dict[str, Any], number: int) -> _Function:

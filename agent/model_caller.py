@@ -6,6 +6,7 @@ from contextlib import aclosing
 import msgspec
 
 from agent.brain import Brain
+from agent.client_tools import offered
 from agent.compactor import CompactionFailed, Compactor, Reason
 from agent.conversation import Conversation
 from agent.history.estimate import tokens_of, tokens_of_frame
@@ -16,6 +17,7 @@ from agent.output import Output
 from agent.reply import Reply, with_unique_ids
 from agent.runs import Run
 from agent.voice import RunVoice
+from wire.answer_words import words_of
 from wire.entries import TranscriptMessage
 from wire.messages import TokenUsage
 
@@ -57,7 +59,7 @@ class ModelCaller:
         as that makes it shorter.
         """
         self._run.step_count += 1
-        tools = [*self._brain.definitions(), *self._run.client_tools.values()]
+        tools = offered(self._brain.definitions(), self._run.client_tools)
         messages = await self._short_enough(tools)
         step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
         return await self._ask_until_it_fits(step_id, messages, tools, _MOST_COMPACTIONS)
@@ -92,7 +94,12 @@ class ModelCaller:
     ) -> TranscriptMessage:
         brain = self._brain
         request = ModelRequest(
-            step_id, messages, system_prompt=self.system_prompt, thinking=brain.thinking, tools=tools
+            step_id,
+            messages,
+            system_prompt=self._whole_system_prompt(),
+            thinking=brain.thinking,
+            tools=tools,
+            answer=self._run.answer,
         )
         reply = self.reply = Reply(self._output, self._run.run_id, self._count)
         async with aclosing(stream_with_retries(brain.model, request, self._voice.say)) as pieces:
@@ -103,6 +110,12 @@ class ModelCaller:
         self._conversation.add(message)
         self.reply = None
         return message
+
+    def _whole_system_prompt(self) -> str:
+        """With what this run's answer is to be, as far as the model does not take that otherwise."""
+        wanted = self._run.answer
+        words = "" if wanted is None else words_of(wanted, passed_on=self._brain.model.takes_answer_options)
+        return "\n\n".join(filter(None, (self.system_prompt, words)))
 
     def _count(self, more: TokenUsage) -> None:
         was = self.usage
@@ -120,7 +133,7 @@ class ModelCaller:
 
     async def _short_enough(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
         messages, tokens = self._cleaned()
-        frame = tokens_of_frame(self.system_prompt, tools)
+        frame = tokens_of_frame(self._whole_system_prompt(), tools)
         room = self._brain.context_tokens - self._limits.context_reserve - frame
         if tokens <= room:
             return messages

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from agent.models.base import ToolDefinition
-from wire.messages import ImageContent
+from wire.messages import AnswerOptions, ImageContent
 
 __all__ = ["Run", "RunRegistry"]
 
@@ -16,8 +16,8 @@ __all__ = ["Run", "RunRegistry"]
 class Run(msgspec.Struct, eq=False, kw_only=True):
     """One prompt that was accepted, and how to abort it; it is its own handle in the registry.
 
-    ``results`` are those of ``client_tools`` that a former run was left with; ``history_turns`` and ``from_session``
-    are the prompt's. ``closing``: nothing that comes in from now on would be read by it.
+    ``results`` are those of ``client_tools`` that a former run was left with; ``history_turns``, ``from_session`` and
+    ``answer`` are the prompt's. ``closing``: nothing that comes in from now on would be read by it.
     """
 
     run_id: str
@@ -27,6 +27,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
     results: list[dict[str, Any]] = []
     history_turns: int | None = None
     from_session: str | None = None
+    answer: AnswerOptions | None = None
     scope: trio.CancelScope = msgspec.field(default_factory=trio.CancelScope)
     aborting: bool = False
     closing: bool = False

@@ -6,13 +6,24 @@ from typing import Annotated, Any
 import msgspec
 
 from errors import UsageError
+from wire.messages import AnswerOptions
 
-__all__ = ["MOST_RESULTS", "MOST_TOOLS", "ClientTool", "ToolResult", "bounded_calls", "check_client_tools"]
+__all__ = [
+    "MOST_RESULTS",
+    "MOST_TOOLS",
+    "ClientTool",
+    "ToolResult",
+    "bounded_calls",
+    "check_answer",
+    "check_client_tools",
+]
 
 MOST_TOOLS = 128
 MOST_RESULTS = 256
 _TOOLS_BYTES = 512 * 1024
 _RESULTS_BYTES = 4 * 1024 * 1024
+_ANSWER_BYTES = 512 * 1024
+_MOST_STOPS = 4
 
 Calls = list[dict[str, Any]]
 
@@ -41,6 +52,20 @@ def check_client_tools(tools: Sequence[ClientTool], results: Sequence[ToolResult
         size = len(msgspec.json.encode(value)) if value else 0
         if size > limit:
             raise UsageError(f"{name}: {size:,} bytes, more than {limit:,}")
+
+
+def check_answer(wanted: AnswerOptions | None, tools: Sequence[ClientTool]) -> None:
+    """Raise UsageError for options that are too large, or speak of tools that the message does not bring."""
+    if wanted is None:
+        return
+    size = len(msgspec.json.encode(wanted))
+    if size > _ANSWER_BYTES:
+        raise UsageError(f"answer: {size:,} bytes, more than {_ANSWER_BYTES:,}")
+    if len(wanted.stop) > _MOST_STOPS or not all(wanted.stop):
+        raise UsageError(f"answer.stop: at most {_MOST_STOPS} texts, none of them empty")
+    for name in wanted.must_call:
+        if name not in {tool.name for tool in tools}:
+            raise UsageError(f"answer.must_call: there is no {name[:100]!r} among client_tools")
 
 
 def _check(field: str, what: str, names: Iterable[str]) -> None:

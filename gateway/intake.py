@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from errors import PoolClosed, PoolError, RunAborted, UsageError
-from gateway.client_tools import check_client_tools
+from gateway.client_tools import check_answer, check_client_tools
 from gateway.command_desk import CommandDesk
 from gateway.commands import COMMANDS, Parsed, QueueOnce, parse_command
 from gateway.conductor import Conductor
@@ -227,11 +227,13 @@ class Intake:
             blocks=message.blocks,
             client_tools=message.client_tools,
             tool_results=message.tool_results,
+            answer=message.answer,
             from_session=lineage.from_session or _origin(message.source),
         )
 
     def _check_tools(self, message: AgentRequest, agent: str) -> None:
         """Refuse before anything is kept what no worker of that agent could do. Raises UsageError."""
+        check_answer(message.answer, message.client_tools)
         if not (message.client_tools or message.tool_results):
             return
         if self._shelf.parts.profiles.dialect_of(agent) == "pi":
@@ -344,6 +346,7 @@ def _body(request: RunRequest, said: str) -> dict[str, object]:
         "images": [msgspec.to_builtins(image) for image in request.images],
         "client_tools": request.client_tools or None,
         "tool_results": request.tool_results or None,
+        "answer": request.answer,
     }
 
 

@@ -23,6 +23,7 @@ def prompt_params(text: str, requests: Sequence[RunRequest], turns: int | None) 
         tool_results=[msgspec.to_builtins(result) for request in requests for result in request.tool_results],
         history_turns=turns,
         from_session=requests[0].from_session,
+        answer=requests[0].answer,
     )
 
 

@@ -12,7 +12,7 @@ from heartbeat.system_events import EventKind
 from router.source import MessageSource
 from wire.envelope import Channel
 from wire.framing import DECODE_ERRORS
-from wire.messages import ImageContent
+from wire.messages import AnswerOptions, ImageContent
 
 __all__ = [
     "AbortRequest",
@@ -63,7 +63,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     busy, before what session, channel and settings say. ``spawn`` false takes only a worker that is there already.
     ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
     what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
-    one's ``tool_results`` answer them. Such a run has a turn of its own.
+    one's ``tool_results`` answer them. ``answer``: what the answer is to be; the model is asked for it, and the caller
+    checks what comes. Such a run has a turn of its own.
     """
 
     text: str
@@ -82,6 +83,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     blocks: Blocks = Blocks.OFF
     client_tools: Annotated[list[ClientTool], msgspec.Meta(max_length=MOST_TOOLS)] = []
     tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MOST_RESULTS)] = []
+    answer: AnswerOptions | None = None
 
 
 class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):

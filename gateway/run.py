@@ -16,7 +16,7 @@ from pool.stimuli import Spawn
 from router.source import MessageSource
 from rpc.raw import RawRequest
 from store.records import RunKey
-from wire.messages import ErrorBody, ImageContent, TokenUsage
+from wire.messages import AnswerOptions, ErrorBody, ImageContent, TokenUsage
 
 __all__ = ["DoneReason", "Run", "RunOutcome", "RunRequest", "interrupted", "outcome_of_error"]
 
@@ -27,8 +27,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
     caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
     worker. ``depth``: how many delegations deep it is. ``spawn``: see ``stimuli.Acquire``.
-    ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools`` and
-    ``tool_results``: see ``AgentRequest``. ``from_session``: the session that the message comes from, if from one.
+    ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools``,
+    ``tool_results`` and ``answer``: see ``AgentRequest``. ``from_session``: the session that the message comes from.
     ``tells_events`` False: its text tells what the session is to be told, and nothing is added. ``is_quiet``: nobody
     has written it; it is no activity of the session, and who asked for it tells what came of it, not the event stream.
     """
@@ -52,6 +52,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     blocks: Blocks = Blocks.OFF
     client_tools: list[ClientTool] = []
     tool_results: list[ToolResult] = []
+    answer: AnswerOptions | None = None
     from_session: str | None = None
     tells_events: bool = True
     is_quiet: bool = False
@@ -61,7 +62,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_plain(self) -> bool:
         """Whether its text is all there is of it: then it can be merged with others, or steered into a turn."""
-        is_more = self.images or self.client_tools or self.tool_results or self.from_session or self.attached
+        tools = self.client_tools or self.tool_results or self.answer
+        is_more = self.images or tools or self.from_session or self.attached
         return self.tells_events and not (is_more or self.is_quiet)
 
     @property

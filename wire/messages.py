@@ -11,6 +11,7 @@ import msgspec
 __all__ = [
     "EMPTY",
     "AgentStatus",
+    "AnswerOptions",
     "AssistantMessage",
     "Background",
     "Bookmark",
@@ -18,6 +19,7 @@ __all__ = [
     "ErrorBody",
     "ExecExit",
     "ImageContent",
+    "JsonAnswer",
     "Message",
     "PromptParams",
     "PromptResult",
@@ -83,13 +85,39 @@ class ImageContent(msgspec.Struct, frozen=True, kw_only=True):
     mime_type: str = msgspec.field(name="mimeType", default="image/png")
 
 
+class JsonAnswer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An answer that is one JSON value: an object, or what fits the JSON schema ``schema``.
+
+    ``name``, ``description`` and ``strict`` are for model servers that take a schema themselves.
+    """
+
+    name: str = "answer"
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class AnswerOptions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the answer of one run is to be. The model is asked for it; whoever asked checks what comes.
+
+    ``instructions``: more of the system prompt, for this run only. ``must_call``: names of client tools, of which the
+    model is to call one. ``stop``: texts at which the model ends its answer, where its server can do that.
+    """
+
+    instructions: str = ""
+    json: JsonAnswer | None = None
+    must_call: list[str] = []
+    stop: list[str] = []
+
+
 class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """``prompt``: run one turn to its end. ``streaming_behavior`` says what to do when a run is in progress.
 
     ``client_tools``: definitions (``name``, ``description``, ``parameters``) of tools that the caller carries out; the
     run ends with their calls, and ``tool_results`` (``tool_use_id``, ``content``, ``is_error``) of a next prompt answer
-    them. ``history_turns``: how many user messages the model sees at most. ``from_session`` names another session that
-    the text comes from.
+    them. A client tool takes the place of the agent's own tool of the same name for that run. ``history_turns``: how
+    many user messages the model sees at most. ``from_session`` names another session that the text comes from.
+    ``answer``: what the answer is to be.
     """
 
     text: str
@@ -100,6 +128,7 @@ class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     tool_results: list[dict[str, Any]] = []
     history_turns: int | None = None
     from_session: str | None = None
+    answer: AnswerOptions | None = None
 
 
 class TextParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

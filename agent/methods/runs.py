@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.approvals import NotDecidable
-from agent.client_tools import BadClientTools, definitions_of, results_for
+from agent.client_tools import BadClientTools, check_must_call, definitions_of, results_for
 from agent.inbox import InboxFull
 from agent.lane import Lane
 from agent.output import RequestId
@@ -36,7 +36,8 @@ class RunMethods:
         if worker.runs.busy:
             return self._while_running(params)
         try:
-            tools = definitions_of(params.client_tools, worker.brain.tools if params.client_tools else ())
+            tools = definitions_of(params.client_tools)
+            check_must_call(params.answer.must_call if params.answer else (), tools)
         except BadClientTools as exc:
             raise Refusal("invalid_params", str(exc)) from exc
         run = Run(
@@ -47,6 +48,7 @@ class RunMethods:
             results=params.tool_results,
             history_turns=params.history_turns,
             from_session=params.from_session,
+            answer=params.answer,
         )
         later = self._lane.put(request_id, lambda: self._execute(run))
         worker.runs.set_active_run(run)

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from wire.entries import TranscriptMessage
+from wire.messages import AnswerOptions
 
 __all__ = [
     "CallPiece",
@@ -88,7 +89,8 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 class ModelRequest(msgspec.Struct, frozen=True):
     """One model call. ``step_id`` is unique in the conversation: a model that must invent call ids builds on it.
 
-    ``purpose``: go on with the conversation, or summarise the text that is its only message.
+    ``answer``: what the answer is to be; ``system_prompt`` says it already where the model does not
+    ``takes_answer_options``. ``purpose``: go on with the conversation, or summarise the text that is its only message.
     """
 
     step_id: str
@@ -97,6 +99,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     thinking: str = "off"
     tools: Sequence[ToolDefinition] = ()
     purpose: Literal["answer", "summary"] = "answer"
+    answer: AnswerOptions | None = None
 
 
 class Model(Protocol):
@@ -120,6 +123,11 @@ class Model(Protocol):
     @property
     def keeps_cache(self) -> bool:
         """Whether it answers faster, or for less, when it has seen the beginning of a conversation shortly before."""
+        ...
+
+    @property
+    def takes_answer_options(self) -> bool:
+        """Whether its server takes the form of the answer and the choice of tools as parameters."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:

@@ -49,6 +49,11 @@ class OpenAIModel:
         """See ``agent.models.base.Model``."""
         return self._endpoint.dialect.strict_roles
 
+    @property
+    def takes_answer_options(self) -> bool:
+        """See ``agent.models.base.Model``."""
+        return self._endpoint.dialect.answer_options
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """See ``agent.models.base.Model``."""
         names = Names(tool.name for tool in request.tools)

@@ -16,6 +16,7 @@ _COMPAT = {
     "strict-roles": {"strict_roles": True},
     "no-reasoning-effort": {"reasoning_effort": False},
     "no-stream-options": {"stream_options": False},
+    "no-answer-options": {"answer_options": False},
 }
 
 

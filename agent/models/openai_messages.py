@@ -13,6 +13,7 @@ import msgspec
 
 from agent.models.base import ModelRequest, ToolDefinition
 from wire.entries import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+from wire.messages import AnswerOptions, JsonAnswer
 
 __all__ = ["Dialect", "Names", "call_ids", "request_body", "to_messages"]
 
@@ -28,12 +29,16 @@ _AFTER_TOOLS = "I have the results."
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What a server takes of what most take. ``strict_roles``: user and assistant must alternate."""
+    """What a server takes of what most take. ``strict_roles``: user and assistant must alternate.
+
+    ``answer_options``: ``response_format`` and ``tool_choice``.
+    """
 
     images: bool = True
     strict_roles: bool = False
     reasoning_effort: bool = True
     stream_options: bool = True
+    answer_options: bool = True
 
 
 class Names:
@@ -70,7 +75,30 @@ def request_body(model: str, request: ModelRequest, names: Names, dialect: Diale
         body["tools"] = [_definition(tool, names) for tool in request.tools]
     if request.thinking != "off" and dialect.reasoning_effort:
         body["reasoning_effort"] = request.thinking
+    if request.answer is not None:
+        body |= _answer_options(request.answer, names, dialect)
     return body
+
+
+def _answer_options(options: AnswerOptions, names: Names, dialect: Dialect) -> Json:
+    body: Json = {"stop": options.stop} if options.stop else {}
+    if not dialect.answer_options:
+        return body
+    if options.json is not None:
+        body["response_format"] = _response_format(options.json)
+    if len(options.must_call) == 1:
+        body["tool_choice"] = {"type": "function", "function": {"name": names.theirs(options.must_call[0])}}
+    elif options.must_call:
+        body["tool_choice"] = "required"
+    return body
+
+
+def _response_format(wanted: JsonAnswer) -> Json:
+    if wanted.schema is None:
+        return {"type": "json_object"}
+    more = {"description": wanted.description, "strict": wanted.strict}
+    given = {key: value for key, value in more.items() if value is not None}
+    return {"type": "json_schema", "json_schema": {"name": wanted.name, "schema": wanted.schema, **given}}
 
 
 def to_messages(request: ModelRequest, names: Names, dialect: Dialect) -> list[Json]:

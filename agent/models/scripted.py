@@ -54,6 +54,7 @@ class ScriptedModel:
     provider = _PROVIDER
     needs_alternation = False
     keeps_cache = False
+    takes_answer_options = False
 
     def __init__(self, name: str, faults: Faults) -> None:
         self.name = name

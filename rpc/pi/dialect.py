@@ -33,6 +33,7 @@ from rpc.pi.runs import Runs
 from rpc.pi.translate import error_text
 from rpc.raw import RawObject, paired
 from rpc.settings import RpcSettings
+from wire.answer_words import words_of
 from wire.framing import decode_block
 from wire.messages import PromptParams, Ready, TextParams
 
@@ -192,7 +193,7 @@ class PiDialect:
         params = decode_params(raw, PromptParams)
         if params.client_tools or params.tool_results:
             raise UsageError("pi takes no tools from its client", worker_code="unsupported")
-        prompt = Prompt(message=params.text, images=params.images)
+        prompt = Prompt(message=_with_options(params), images=params.images)
         if self._is_exclusively_busy(request_id):
             return
         if not self._runs.is_running:
@@ -299,6 +300,12 @@ class PiDialect:
             self._link.answer(request_id, {})
         else:
             self._link.refuse(request_id, "unknown_dialog", "no such dialog is open; the first answer wins")
+
+
+def _with_options(params: PromptParams) -> str:
+    """The text with what its answer is to be: behind it, since pi looks for commands at its beginning."""
+    words = "" if params.answer is None else words_of(params.answer, passed_on=False)
+    return "\n\n".join(filter(None, (params.text, words)))
 
 
 def _boot_problem(line: PiLine) -> str | None:

@@ -1,5 +1,6 @@
 """Tools of the client: the run ends with their calls, the next prompt, to any worker, brings the results."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -42,6 +43,29 @@ async def test_the_agents_own_calls_of_the_same_answer_are_run_before() -> None:
         assert (await client.prompt("", tool_results=[given])).text == '{"rain":true}'
 
 
+async def test_a_client_tool_takes_the_place_of_the_agents_own_of_that_name_for_its_run(workspace: Path) -> None:
+    (workspace / "a.txt").write_text("the worker's own file")
+    ask = 'TOOL:read {"path":"a.txt"} TELL'
+    async with worker() as client:
+        asked = await client.prompt(ask, client_tools=[{**WEATHER, "name": "read"}])
+        (call,) = asked.calls
+        given = {"tool_use_id": call["id"], "content": "the client's file"}
+        assert (await client.prompt("", tool_results=[given])).text == "the client's file"
+        assert "the worker's own file" in (await client.prompt(ask)).text
+
+
+async def test_what_an_answer_is_to_be_is_told_to_a_model_that_takes_no_such_parameter_for_one_run() -> None:
+    async with worker("--no-session", "--append-system-prompt", "Be kind.") as client:
+        schema = {"type": "object", "required": ["city"]}
+        wanted = {"instructions": "Speak Dutch.", "json": {"schema": schema}, "must_call": ["weather"]}
+        text = (await client.prompt("SYSTEM", client_tools=[WEATHER], answer=wanted)).text
+        assert "Be kind." in text
+        assert "\n\nSpeak Dutch.\n\n" in text
+        assert '{"type":"object","required":["city"]}' in text
+        assert "call the tool weather" in text
+        assert "Dutch" not in (await client.prompt("SYSTEM")).text
+
+
 async def test_calls_that_nobody_answered_get_a_result_that_says_so() -> None:
     async with worker("--no-session") as client:
         await client.prompt(ASK, client_tools=[WEATHER])
@@ -67,7 +91,8 @@ async def test_another_worker_may_be_told_the_results(sessions: str) -> None:
     [
         {"client_tools": [{}]},
         {"client_tools": [WEATHER, WEATHER]},
-        {"client_tools": [{**WEATHER, "name": "read"}]},
+        {"client_tools": [WEATHER], "answer": {"must_call": ["read"]}},
+        {"answer": {"stop": "x"}},
         {"client_tools": [WEATHER] * 200},
         {"tool_results": [{"tool_use_id": "c9", "content": "x"}]},
         {"tool_results": [{"content": "x"}]},
@@ -81,7 +106,7 @@ async def test_what_makes_no_sense_is_refused_and_the_next_prompt_works(params: 
 
 def test_both_forms_of_a_definition_are_read() -> None:
     wrapped = {"type": "function", "function": {"name": "b"}}
-    assert definitions_of([WEATHER, wrapped], ()) == {
+    assert definitions_of([WEATHER, wrapped]) == {
         "weather": ToolDefinition("weather", "how it is", {"type": "object"}),
         "b": ToolDefinition("b", "", {"type": "object"}),
     }

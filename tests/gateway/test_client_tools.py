@@ -17,6 +17,8 @@ WEATHER = {"name": "weather", "description": "Look.", "parameters": {"type": "ob
 CALL = {"id": "r1.0", "name": "weather", "input": {"city": "Bonn"}}
 RESULT = {"tool_use_id": "r1.0", "content": {"sky": "grey"}}
 
+ANSWER = {"instructions": "Speak Dutch.", "must_call": ["weather"]}
+
 
 def calls_end(world: World, *calls: dict[str, Any]) -> None:
     """Have the running turn end with these calls of its client's tools."""
@@ -59,12 +61,13 @@ async def test_tools_and_results_of_a_run_that_waits_outlive_a_crash(tmp_path: P
     store = WholeStore()
     async with open_world(tmp_path, store=store, workers=1) as world:
         await world.hanging()
-        await world.begin("next", client_tools=[WEATHER], tool_results=[RESULT])
+        await world.begin("next", client_tools=[WEATHER], tool_results=[RESULT], answer=ANSWER)
         left = store.after_a_crash()
     async with open_world(tmp_path, store=left) as world:
         await wait_all_tasks_blocked()
         [prompt] = world.launcher.asked("prompt")
         assert (prompt["client_tools"], prompt["tool_results"]) == ([WEATHER], [{**RESULT, "is_error": False}])
+        assert prompt["answer"] == ANSWER
 
 
 async def test_calls_too_long_for_one_event_are_in_the_outcome_alone(
@@ -102,6 +105,7 @@ async def test_the_same_key_with_other_tools_or_results_is_a_conflict(
         await world.send("hello", run="k1", client_tools=[WEATHER], tool_results=[RESULT])
         others: list[dict[str, Any]] = [
             {"client_tools": [WEATHER]},
+            {"client_tools": [WEATHER], "tool_results": [RESULT], "answer": ANSWER},
             {"tool_results": [RESULT]},
             {"client_tools": [{**WEATHER, "description": "Other."}], "tool_results": [RESULT]},
             {"client_tools": [WEATHER], "tool_results": [{**RESULT, "content": "blue"}]},
@@ -143,6 +147,10 @@ async def test_an_agent_that_speaks_pi_is_not_even_asked(
     [
         ({"client_tools": [WEATHER, WEATHER]}, "client_tools: there are two of the tool 'weather'"),
         ({"tool_results": [RESULT, RESULT]}, "tool_results: there are two of the result of the call 'r1.0'"),
+        ({"answer": {"must_call": ["weather"]}}, "answer.must_call: there is no 'weather' among client_tools"),
+        ({"answer": {"stop": ["a", ""]}}, "answer.stop: at most 4 texts, none of them empty"),
+        ({"answer": {"stop": ["a"] * 5}}, "answer.stop: at most 4"),
+        ({"answer": {"json": {"schema": {"x": "y" * 600_000}}}}, "answer: 600,0.. bytes, more than"),
         ({"client_tools": [{"name": ""}]}, r"`\$.client_tools\[0\].name`"),
         ({"client_tools": [{"name": "a", "strict": True}]}, "unknown field `strict`"),
         ({"client_tools": [{"name": "a", "parameters": []}]}, "Expected `object`, got `array`"),

@@ -44,9 +44,9 @@ def test_a_secret_in_the_url_is_refused_and_not_repeated() -> None:
 
 
 def test_quirks_are_named_and_unknown_ones_refused() -> None:
-    environment = {"OPENAI_COMPAT": "no-images, strict-roles,,no-reasoning-effort,no-stream-options"}
+    environment = {"OPENAI_COMPAT": "no-images, strict-roles,,no-reasoning-effort,no-stream-options,no-answer-options"}
     assert read_endpoint(None, environment).dialect == Dialect(
-        images=False, strict_roles=True, reasoning_effort=False, stream_options=False
+        images=False, strict_roles=True, reasoning_effort=False, stream_options=False, answer_options=False
     )
     assert read_endpoint(None, {}).dialect == Dialect()
     with pytest.raises(BadEndpoint, match="it knows: no-images"):

@@ -19,6 +19,7 @@ from wire.entries import (
     ToolUseBlock,
     TranscriptMessage,
 )
+from wire.messages import AnswerOptions, JsonAnswer
 
 Json = dict[str, Any]
 IMAGE = ImageBlock("AAAA", "image/png")
@@ -180,6 +181,38 @@ def test_what_a_server_does_not_know_is_not_asked_for() -> None:
     body = request_body("m", request, Names(), Dialect(reasoning_effort=False, stream_options=False))
     assert set(body) == {"model", "messages", "stream"}
     assert "reasoning_effort" not in request_body("m", ModelRequest("r1.0", [user("hi")]), Names(), Dialect())
+
+
+SCHEMA = {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (AnswerOptions(stop=["END"]), {"stop": ["END"]}),
+        (AnswerOptions(json=JsonAnswer()), {"response_format": {"type": "json_object"}}),
+        (
+            AnswerOptions(json=JsonAnswer(name="city", schema=SCHEMA, strict=True)),
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "city", "schema": SCHEMA, "strict": True},
+                }
+            },
+        ),
+        (AnswerOptions(must_call=["a", "b"]), {"tool_choice": "required"}),
+        (
+            AnswerOptions(must_call=["my.tool"]),
+            {"tool_choice": {"type": "function", "function": {"name": Names().theirs("my.tool")}}},
+        ),
+    ],
+)
+def test_what_an_answer_is_to_be_goes_to_the_server(wanted: AnswerOptions, expected: Json) -> None:
+    request = ModelRequest("r1.0", [user("hi")], answer=wanted)
+    plain = request_body("m", ModelRequest("r1.0", [user("hi")]), Names(), Dialect())
+    assert request_body("m", request, Names(), Dialect()) == plain | expected
+    dialect = Dialect(answer_options=False)
+    assert request_body("m", request, Names(), dialect) == plain | ({"stop": ["END"]} if wanted.stop else {})
 
 
 def test_the_ids_of_a_conversation_are_those_of_its_calls() -> None:

@@ -43,7 +43,7 @@ class Unsteady:
     """A model whose attempts are these: pieces, then an error or none."""
 
     provider = name = "unsteady"
-    needs_alternation = keeps_cache = False
+    needs_alternation = keeps_cache = takes_answer_options = False
 
     def __init__(self, *attempts: Sequence[Piece | ModelError]) -> None:
         self.attempts = list(attempts)

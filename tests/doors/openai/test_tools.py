@@ -120,7 +120,13 @@ def test_an_agent_that_takes_no_tools_says_so_at_once(ask: Ask, pool: Pool, *, s
     assert not any(worker["agent"] == "p" for worker in pool.supervisor.status()["workers"])
 
 
-def test_a_tool_with_the_name_of_one_of_the_agents_own_is_refused(ask: Ask) -> None:
-    tool = {"type": "function", "function": {"name": "read"}}
-    with pytest.raises(openai.BadRequestError, match="'read' is empty or taken"):
-        ask("hello", tools=[tool])
+@pytest.mark.parametrize("name", ["read", "edit"])
+def test_a_tool_with_the_name_of_one_of_the_agents_own_is_the_clients(ask: Ask, name: str) -> None:
+    """Coding clients bring tools of just these names."""
+    tool = {"type": "function", "function": {"name": name, "description": "A file of the client's."}}
+    said = asked(f'TOOL:{name} {{"path": "a.txt"}} TELL')
+    message = ask(said, tools=[tool]).choices[0].message
+    assert [call.function.name for call in message.tool_calls] == [name]
+    assert ask(answered(said, message, "the client's file"), tools=[tool]).choices[0].message.content == (
+        "the client's file"
+    )

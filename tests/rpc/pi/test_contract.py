@@ -190,6 +190,13 @@ def test_tools_of_the_client_are_refused() -> None:
     assert replay.told == ["a: unsupported"]
 
 
+def test_what_the_answer_is_to_be_stands_behind_the_text() -> None:
+    replay = Replay()
+    replay.ask("a", "prompt", text="/hi", answer={"instructions": "Speak Dutch.", "json": {}})
+    [command] = [command for command in replay.written if command["type"] == "prompt"]
+    assert command["message"].startswith("/hi\n\nSpeak Dutch.\n\nYour final answer is one JSON object")
+
+
 @given(text=st.text(), other=st.text())
 def test_whatever_a_client_says_is_one_object_on_one_line(text: str, other: str) -> None:
     """``null`` or half a line on its stdin would kill or confuse pi."""

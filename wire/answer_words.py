@@ -1,0 +1,34 @@
+"""What a model is told of the answer that is wanted, for models and agents that take no such parameter. Pure."""
+
+import msgspec
+
+from wire.messages import AnswerOptions, JsonAnswer
+
+__all__ = ["words_of"]
+
+
+def words_of(options: AnswerOptions, *, passed_on: bool) -> str:
+    """The instructions of a run as text. ``passed_on``: form and choice of tools are parameters of the model call."""
+    told = [options.instructions]
+    if options.json is not None and not (passed_on and options.json.schema is not None):
+        told.append(_of_json(options.json))  # servers refuse "an object" where no message speaks of JSON
+    if options.must_call and not passed_on:
+        told.append(_of_call(options.must_call))
+    return "\n\n".join(filter(None, told))
+
+
+def _of_json(wanted: JsonAnswer) -> str:
+    if wanted.schema is None:
+        return "Your final answer is one JSON object and nothing else: no markdown fence, no text around it."
+    about = f" It is: {wanted.description}" if wanted.description else ""
+    schema = msgspec.json.encode(wanted.schema).decode()
+    return (
+        "Your final answer is one JSON value that fits the JSON schema below and nothing else: no markdown fence, no "
+        f"text around it.{about}\n{schema}"
+    )
+
+
+def _of_call(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"Do not answer in text: call the tool {names[0]}."
+    return f"Do not answer in text: call one of the tools {', '.join(names)}."
