@@ -119,6 +119,7 @@ class Gateway:
             shelf=self.shelf,
             conductor=self.conductor,
             intake=self.intake,
+            data_dir=data_dir,
             start_soon=nursery.start_soon,
         )
         self.delegation = Delegation(

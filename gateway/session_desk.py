@@ -180,6 +180,23 @@ class SessionDesk:
             return None
         return await trio.to_thread.run_sync(_remove, transcript, self._data_dir / "sessions")
 
+    async def give_up(self, key: str) -> None:
+        """Forget a session in which nothing runs, and keep its transcript for another session to go on with.
+
+        Returns once no worker has the transcript open. Raises PoolError where one does not close it.
+        """
+        entry = self._known(key)
+        async with self._conductor.occupy(entry.key, priority=_FIRST):
+            if self._pool.is_open(entry.key):
+                profile = await self._shelf.of(entry)
+                async with self._pool.lease(entry.key, profile, spawn=False) as lease:
+                    await lease.request("new_session", {})
+            transcript = self._begin_anew(entry.key)
+            self._sessions.forget(entry.key)
+            self._system_events.forget(entry.key, tuple(EventKind))
+        self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": None})
+        await self._tell_end(entry, "moved", transcript)
+
     def compact(self, session: str, instructions: str | None) -> None:
         """See ``SessionActions.compact``."""
         self._start_soon(self._compact, session, instructions)

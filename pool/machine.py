@@ -104,6 +104,20 @@ class PoolMachine:
         """Whether the conversation in that file is one of another session."""
         return self._state.owners.get(transcript, session) != session
 
+    def owner_of(self, transcript: str) -> str | None:
+        """The session whose conversation is in that file; None for nobody's."""
+        return self._state.owners.get(transcript)
+
+    def is_open(self, session: str) -> bool:
+        """Whether a worker may have the session's transcript open."""
+        known = self._state.sessions.get(session)
+        return known is not None and known.worker is not None
+
+    def is_quiescent(self, session: str) -> bool:
+        """Whether nothing is held, in flight or running in the background for the session."""
+        known = self._state.sessions.get(session)
+        return known is None or known.quiescent
+
     def session_of(self, worker: str) -> str | None:
         """Whose conversation the worker has, or is being prepared for; None for nobody's, and for an unknown worker."""
         known = self._state.workers.get(worker)

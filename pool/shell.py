@@ -26,7 +26,6 @@ from pool.life import WorkerLife, rss_by_worker
 from pool.machine import PoolMachine
 from pool.memory import check_memory
 from pool.settings import PoolSettings
-from pool.snapshot import WorkerExplanation
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import FailureKind, Stimulus
 from pool.tickets import Tickets
@@ -79,7 +78,9 @@ class Pool:
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._machine = PoolMachine(self._settings, rng=self._rng, now=trio.current_time())
+        machine = self._machine = PoolMachine(self._settings, rng=self._rng, now=trio.current_time())
+        self.explain, self.owner_of = machine.explain, machine.owner_of
+        self.is_open, self.is_quiescent = machine.is_open, machine.is_quiescent
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self._nursery.start_soon(self._keep_time)
         return self
@@ -273,10 +274,6 @@ class Pool:
     def session_of(self, worker: str) -> str | None:
         """Whose conversation a worker has now; None for nobody's, and for an unknown worker."""
         return self._machine.session_of(worker)
-
-    def explain(self, session: str | None, profile: CapabilityProfile) -> list[WorkerExplanation]:
-        """For every worker: how well it fits, and the first difference that rules it out."""
-        return self._machine.explain(session, profile)
 
     def has_room(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether ``lease`` with ``spawn="room"`` would be served now, at an ordinary priority; changes nothing."""

@@ -21,6 +21,7 @@ _ALIASES = {
     "-np": "--no-prompt-templates",
     "-nc": "--no-context-files",
     "-c": "--continue",
+    "-n": "--name",
 }
 _SWITCHES = {
     "--no-extensions": "no_extensions",
@@ -33,7 +34,8 @@ _MODEL = {"--provider": ("provider", "model"), "--model": ("provider", "model"),
 """Which settings of the definition such a flag overrules; the program itself reads it, patterns and all."""
 _VALUED = frozenset({"--session-dir", "--api-key", "--models", *_MODEL})
 _BARE = frozenset({"--no-builtin-tools", "--no-session", "--offline", "--verbose"})
-_REFUSED = frozenset({"--resume", "-r", "--print", "-p", "--fork", "--export", "--list-models", "--help", "-h"})
+_REFUSED = frozenset({"--resume", "-r", "--print", "-p", "--export", "--list-models", "--help", "-h"})
+_NO_FORK = "--fork: the pool forks nothing at the start; attach with --session, then send the request fork or clone"
 
 
 class AgentFlags(msgspec.Struct, kw_only=True):
@@ -46,6 +48,10 @@ class AgentFlags(msgspec.Struct, kw_only=True):
     arguments: list[str] = []
     resume_latest: bool = False
     no_session: bool = False
+    session_id: str | None = None
+    """The conversation of exactly this id."""
+    name: str | None = None
+    """What the conversation is to be called."""
     is_plain: bool = True
     """Whether nothing in it says what the worker must be like."""
 
@@ -90,14 +96,22 @@ def read_flags(definition: AgentSettings, arguments: Sequence[str]) -> AgentFlag
         name, given = rest.flag()
         if name in _REFUSED:
             raise UsageError(f"{name} is nothing for a program that speaks on its stdin; leave it out")
-        if name == "--continue":
-            asked.resume_latest = True
+        if name == "--fork":
+            raise UsageError(_NO_FORK)
+        if name in _OF_CONVERSATION:
+            _OF_CONVERSATION[name](asked, "" if name == "--continue" else _some(name, rest.value(name, given)))
             continue
         if name == "--no-session":
             asked.no_session = True
         asked.is_plain = False
         _take(asked, name, given, rest)
     return asked
+
+
+def _some(name: str, value: str) -> str:
+    if not value.strip():
+        raise UsageError(f"{name} needs a value that is not blank")
+    return value
 
 
 def _take(asked: AgentFlags, name: str, given: str | None, rest: _Rest) -> None:
@@ -133,6 +147,12 @@ _SPECIAL: dict[str, Callable[[AgentFlags, str], None]] = {
     "--system-prompt": lambda asked, value: _change(asked, system_prompt=value),
     "--append-system-prompt": _append,
 }
+_OF_CONVERSATION: dict[str, Callable[[AgentFlags, str], None]] = {
+    "--continue": lambda asked, _value: setattr(asked, "resume_latest", True),
+    "--session-id": lambda asked, value: setattr(asked, "session_id", value),
+    "--name": lambda asked, value: setattr(asked, "name", value),
+}
+"""They say which conversation it is, and nothing of what the worker must be like."""
 _SPECIAL_VALUED = frozenset({"--tools", "--system-prompt", "--append-system-prompt"})
 
 

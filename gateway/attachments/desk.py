@@ -13,7 +13,8 @@ import trio
 from errors import PoolError, UsageError, WorkerError
 from gateway.attachments.attachment import Attachment
 from gateway.attachments.budget import Budget
-from gateway.attachments.manners import Manners
+from gateway.attachments.manners import Manners, raw_object
+from gateway.attachments.naming import Naming
 from gateway.attachments.native_manners import NativeManners
 from gateway.attachments.pi_manners import PiManners
 from gateway.attachments.port import AttachedSession
@@ -26,7 +27,7 @@ from gateway.run import Run
 from gateway.session_desk import SessionDesk
 from gateway.sessions import Sessions
 from pool import Lease, Pool
-from pool.stimuli import Altered, SessionKnown
+from pool.stimuli import Altered, SessionKnown, StopWorker
 from profiles import AgentSettings, CapabilityProfile, build_profile
 from profiles.flags import AgentFlags, read_flags, with_arguments
 from rpc.raw import RawRequest
@@ -38,6 +39,8 @@ _logger = logging.getLogger("pool.attachments")
 _REMEMBERED = 1_000
 """Sessions that nobody is attached to any more and that keep their profile and their settings."""
 _MOST = 512
+_OWN = "attach-"
+"""How the keys of sessions begin that a front end without one was given."""
 _MANNERS: dict[str, Manners] = {"native": NativeManners(), "pi": PiManners()}
 
 
@@ -63,6 +66,7 @@ class Attachments:
         shelf: ProfileShelf,
         conductor: Conductor,
         intake: Intake,
+        data_dir: Path,
         start_soon: Callable[..., None],
     ) -> None:
         self.pool = pool
@@ -71,9 +75,12 @@ class Attachments:
         self.accept_raw: Callable[[str, str, str, RawRequest], Run] = intake.accept_raw
         self.abort = conductor.abort
         self.lease_of = conductor.lease_of
+        self.owner_of = pool.owner_of
+        self._conductor = conductor
         self._sessions = sessions
         self._session_desk = session_desk
         self._shelf = shelf
+        self._naming = Naming(sessions, self.owner_of, data_dir)
         self._ports: OrderedDict[str, AttachedSession] = OrderedDict()
         self._open: dict[str, Attachment] = {}
         self._budget = Budget(self._open.values)
@@ -105,6 +112,8 @@ class Attachments:
         await begun.decided.wait()
         if begun.lease is None:
             raise begun.error or UsageError("the front end left before it was attached")
+        if flags.name is not None:
+            await port.call(raw_object(type="set_session_name", name=flags.name))
         greeting = [msgspec.Raw(line) for line in port.manners.greeting(begun.lease.ready)]
         return AttachView(
             attachment=attachment.id,
@@ -161,7 +170,7 @@ class Attachments:
             if attachment.pinned:
                 self._ports.pop(port.session, None)
                 self._release_port(port)
-                self.start_soon(self._discard, port.session, lease)
+                self.start_soon(self._discard, port, lease)
             self._trim()
 
     async def _run_pinned(self, attachment: Attachment, lease: Lease) -> None:
@@ -175,8 +184,13 @@ class Attachments:
             await attachment.run()
             nursery.cancel_scope.cancel()
 
-    async def _discard(self, session: str, lease: Lease) -> None:
+    async def _discard(self, port: AttachedSession, lease: Lease) -> None:
         """Nobody can go on with a conversation that was not kept."""
+        session = port.session
+        port.let_go()
+        if port.is_asked and lease.is_in_force:  # what a front end that has left still asks for would go on
+            self.pool.tell(StopWorker(lease.worker_id))
+            await lease.wait_ended()
         self.pool.release_now(lease)
         if self._sessions.get(session) is None:
             return
@@ -203,25 +217,29 @@ class Attachments:
 
     async def _port_for(self, request: AttachRequest) -> tuple[AttachedSession, AgentFlags]:
         parts = self._shelf.parts
-        file = _file_of(request)
-        known = self.owner_of(file) if file is not None else request.session
-        name = known or f"attach-{_place(request)}-{uuid.uuid4().hex[:12]}"
+        asked = request.agent or parts.router.default_agent
+        definition = parts.profiles.agents.get(asked, AgentSettings())
+        named = await self._naming.find(request, read_flags(definition, request.arguments), asked, definition)
+        name = named.session or f"{_OWN}{_place(request)}-{uuid.uuid4().hex[:12]}"
         session, agent, role = self._sessions.whose(
             name, request.agent, request.role, default=parts.router.default_agent
         )
         self._shelf.check(agent, role)
         flags = read_flags(parts.profiles.agents.get(agent, AgentSettings()), request.arguments)
-        if flags.resume_latest and known is None:
+        _check_name(flags)
+        if flags.resume_latest and named.session is None and named.file is None:
             session = self._latest(request) or session
         port = self._ports.get(session)
         if port is None or not (flags.is_plain or port.attached):
             profile = await self._profile(request, session, agent, role, flags)
+            if named.file is not None and self.owner_of(named.file) != named.session:
+                return await self._port_for(request)  # it has become another session's meanwhile
             if port is None or not port.attached:
                 port = self._make_port(session, profile, agent, role)
         if port.attached and not flags.is_plain:
             self._check_same(port, await self._profile(request, session, agent, role, flags))
-        if file is not None and known is None:
-            self.pool.tell(SessionKnown(session, file))
+        if named.file is not None and named.session is None:
+            self.pool.tell(SessionKnown(session, named.file))
         return port, flags
 
     def _make_port(self, session: str, profile: CapabilityProfile, agent: str, role: str) -> AttachedSession:
@@ -236,7 +254,7 @@ class Attachments:
     ) -> CapabilityProfile:
         """A known session's own where nothing else is asked for; else what the command line says, where it was said."""
         entry = self._sessions.get(session)
-        if entry is not None and flags.is_plain and not session.startswith("attach-"):
+        if entry is not None and flags.is_plain and not session.startswith(_OWN):
             return await self._shelf.of(entry)
         profiles = self._shelf.parts.profiles
         asked = request.env if flags.definition.dialect == "pi" else {}
@@ -258,7 +276,7 @@ class Attachments:
 
     def _latest(self, request: AttachRequest) -> str | None:
         """The session that was last attached to from this directory."""
-        prefix = f"attach-{_place(request)}-"
+        prefix = f"{_OWN}{_place(request)}-"
         mine = [entry for entry in self._sessions if entry.key.startswith(prefix) and entry.transcript is not None]
         return max(mine, key=lambda entry: entry.updated_at).key if mine else None
 
@@ -273,9 +291,19 @@ class Attachments:
         port.profile = await self._shelf.of(entry)
         return port.profile
 
-    def owner_of(self, path: str) -> str | None:
-        """See ``AttachmentDesk.owner_of``."""
-        return next((entry.key for entry in self._sessions if entry.transcript == path), None)
+    async def give_up(self, session: str) -> bool:
+        """See ``AttachmentDesk.give_up``."""
+        port = self._ports.get(session)
+        if not session.startswith(_OWN) or self.attended(session) or self._conductor.is_busy(session):
+            return False
+        if port is not None:
+            port.let_go()
+        if not self.pool.is_quiescent(session):
+            return False
+        await self._session_desk.give_up(session)
+        if port is not None:
+            self._forget_unused(port)
+        return True
 
     def altered(self, worker: str) -> None:
         """See ``AttachmentDesk.altered``."""
@@ -298,12 +326,9 @@ class _Begun:
         self.error: PoolError | None = None
 
 
-def _file_of(request: AttachRequest) -> str | None:
-    """The transcript that a session is named by."""
-    name = request.session
-    if name is None or not ("/" in name or name.endswith(".jsonl")):
-        return None
-    return str(Path(request.cwd, name).resolve())
+def _check_name(flags: AgentFlags) -> None:
+    if flags.name is not None and flags.definition.dialect != "pi":
+        raise UsageError("--name: conversations of this agent have no names; leave it out")
 
 
 def _place(request: AttachRequest) -> str:

@@ -57,6 +57,11 @@ class Grip:
             held.is_watched = True
             self._start_soon(self._watch, lease, held)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a request waits on it."""
+        return any(held.users for held in self._held.values())
+
     def let_go(self) -> None:
         """Keep nothing that nobody waits on."""
         for lease in [lease for lease, held in self._held.items() if not held.users]:

@@ -96,6 +96,15 @@ class AttachedSession:
             self._grip.give_back(lease)
             raise
 
+    async def call(self, command: RawObject) -> None:
+        """Ask the worker for something of our own; no front end hears the answer. Raises PoolError."""
+        lease = await self._grip.take()
+        try:
+            raw = RawRequest(command, lambda _request: None)
+            await lease.forward(self.manners.name_of(command) or "", raw, lambda: None).wait()
+        finally:
+            self._grip.give_back(lease)
+
     def _send(self, pending: Pending, lease: Lease) -> None:
         exchanges: list[Exchange] = []
 
@@ -173,7 +182,7 @@ class AttachedSession:
             return
         path = _normal(self.profile.cwd, name)
         owner = self._desk.owner_of(path)
-        if owner not in (None, self.session):
+        if owner is not None and owner != self.session and not await self._desk.give_up(owner):
             raise UsageError(f"{name} is the conversation of session {owner}; attach to it with --session {owner}")
         await lease.prepare_resume(path)
 
@@ -220,6 +229,11 @@ class AttachedSession:
     def let_go(self) -> None:
         """See ``SessionPort.let_go``."""
         self._grip.let_go()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request waits for the worker's answer."""
+        return self._grip.is_used
 
     def lost(self, error: PoolError) -> None:
         """See ``SessionPort.lost``."""

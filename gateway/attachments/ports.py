@@ -53,6 +53,14 @@ class AttachmentDesk(Protocol):
         """Whose conversation lies in this file; None for nobody's."""
         ...
 
+    async def give_up(self, session: str) -> bool:
+        """Have a session let go of its conversation for good, for another to go on with it.
+
+        False where it is not a front end's own, where a front end is attached to it, or something runs in it.
+        Raises PoolError where its worker does not let go.
+        """
+        ...
+
     def altered(self, worker: str) -> None:
         """The worker was changed at run time: nobody else may have it."""
         ...

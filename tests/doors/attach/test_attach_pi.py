@@ -138,6 +138,34 @@ def test_a_run_time_setting_stays_with_its_session(pi_supervisor: Supervisor) ->
         assert program.ask({"id": 1, "type": "get_state"})["data"]["model"]["id"] == "fake-big"
 
 
+def test_a_conversation_is_found_by_its_id_as_pi_finds_it_and_keeps_its_name(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "--name", "the big one") as program:
+        program.say(prompt("p", "remember-this"))
+        program.until(is_end)
+        state = program.ask({"id": "s", "type": "get_state"})["data"]
+        assert program.end()[0] == 0
+    for flags in (["--session", state["sessionId"][:13]], ["--session-id", state["sessionId"]]):
+        with attach(pi_supervisor, *flags) as program:
+            found = program.ask({"id": "s", "type": "get_state"})["data"]
+            assert (found["sessionFile"], found["sessionName"]) == (state["sessionFile"], "the big one")
+            program.say(prompt("p", "RECALL"))
+            assert "remember-this" in said(program.until(is_end))
+    with attach(pi_supervisor, "--session", "0badf00d") as program:
+        code, words = program.wait()
+    assert (code, "no conversation has an id that begins with '0badf00d'" in words) == (2, True)
+
+
+def test_a_front_end_switches_to_a_conversation_that_an_earlier_one_has_left(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor) as program:
+        program.say(prompt("p", "remember-this"))
+        program.until(is_end)
+        file = program.ask({"id": "s", "type": "get_state"})["data"]["sessionFile"]
+    with attach(pi_supervisor) as program:
+        assert program.ask({"id": "w", "type": "switch_session", "sessionPath": file})["success"] is True
+        program.say(prompt("p", "RECALL"))
+        assert "remember-this" in said(program.until(is_end))
+
+
 def test_a_flag_that_pi_refuses_ends_it_as_it_would_end_pi(pi_supervisor: Supervisor) -> None:
     with attach(pi_supervisor, "-e", "/no/such/extension.ts") as program:
         code, words = program.wait()

@@ -136,6 +136,17 @@ def test_a_worker_killed_in_mid_run_is_replaced_and_remembers(supervisor: Superv
         assert "remember-this" in program.ask(prompt(3, "what?"))["result"]["text"]
 
 
+def test_a_front_end_goes_on_by_id_and_by_file_with_what_an_earlier_one_has_left(supervisor: Supervisor) -> None:
+    with attach(supervisor) as program:
+        program.ask(prompt(1, "remember-this"))
+        state = program.ask({"id": 2, "method": "get_state"})["result"]
+    with attach(supervisor, "--session", state["session_id"][:8]) as program:
+        assert "remember-this" in program.ask(prompt(3, "RECALL"))["result"]["text"]
+    with attach(supervisor) as program:
+        program.ask({"id": 4, "method": "switch_session", "params": {"session_file": state["session_file"]}})
+        assert "remember-this" in program.ask(prompt(5, "RECALL"))["result"]["text"]
+
+
 def test_whoever_closes_stdout_ends_it(supervisor: Supervisor) -> None:
     program = subprocess.Popen(
         [*POOL, "attach", "--mode", "rpc", "--session", "deaf"],
@@ -162,6 +173,7 @@ def test_without_a_supervisor_it_says_so(tmp_path: Path) -> None:
     ("flags", "code", "words"),
     [
         (["--model"], 2, "--model needs a value"),
+        (["--session", "0badf00d"], 2, "no conversation has an id that begins with '0badf00d'"),
         (["--resume"], 2, "--resume"),
         (["hello"], 2, "unexpected argument 'hello'"),
         (["--agent", "nobody"], 2, "unknown agent 'nobody'"),

@@ -1,0 +1,126 @@
+"""Which conversation a front end's command line means: a session's key, a transcript's path, a conversation's id."""
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import trio
+
+from errors import UsageError
+from gateway.attachments.requests import AttachRequest
+from gateway.attachments.transcripts import Transcript, Wanted, find_transcripts, looks_like_id
+from gateway.sessions import Sessions
+from profiles import AgentSettings
+from profiles.flags import AgentFlags
+from router.keys import check_session_key
+
+__all__ = ["Named", "Naming"]
+
+_searches = trio.CapacityLimiter(2)
+"""However many front ends begin at once, only so many directories are read at a time."""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """``session``: that of this key, which may be new; None = one of its own. ``file``: with this conversation."""
+
+    session: str | None = None
+    file: str | None = None
+
+
+class Naming:
+    """``owner_of``: whose conversation lies in a file. ``data_dir``: where workers keep transcripts, by agent."""
+
+    def __init__(self, sessions: Sessions, owner_of: Callable[[str], str | None], data_dir: Path) -> None:
+        self._sessions = sessions
+        self._owner_of = owner_of
+        self._data_dir = data_dir
+
+    async def find(self, request: AttachRequest, flags: AgentFlags, agent: str, definition: AgentSettings) -> Named:
+        """What ``request`` names. Raises UsageError for a conversation that is not there: none begins in its place."""
+        name = request.session
+        if flags.session_id is not None:
+            if name is not None:
+                raise UsageError("--session and --session-id both name a conversation; give one of them")
+            return await self._by_id(Wanted(flags.session_id, exact=True), request, flags, agent, definition)
+        if name is None:
+            return Named()
+        if "/" in name or name.endswith(".jsonl"):
+            return await self._by_path(_normal(request.cwd, name))
+        if check_session_key(name) in self._sessions or not looks_like_id(name):
+            return Named(session=name)
+        return await self._by_id(Wanted(name), request, flags, agent, definition)
+
+    async def _by_path(self, file: str) -> Named:
+        real = await trio.to_thread.run_sync(_real_file, file, limiter=_searches)
+        for path in (file, real):
+            owner = None if path is None else self._owner_of(path)
+            if owner is not None:
+                return Named(owner, path)
+        if real is None:
+            raise UsageError(f"there is no transcript {file}; leave --session out to begin a conversation")
+        return Named(None, real)
+
+    async def _by_id(
+        self, wanted: Wanted, request: AttachRequest, flags: AgentFlags, agent: str, definition: AgentSettings
+    ) -> Named:
+        known = [entry for entry in self._sessions if entry.transcript and wanted.names(entry.transcript)]
+        if known:
+            latest = max(known, key=lambda entry: entry.updated_at)
+            return Named(latest.key, latest.transcript)
+        home = _pi_home(request, definition) if definition.dialect == "pi" else None
+        near = [*_asked_dirs(request, flags), self._data_dir / "sessions" / agent, *_pi_dir(home, request.cwd)]
+        found = await trio.to_thread.run_sync(find_transcripts, wanted, near, limiter=_searches)
+        if found:
+            return Named(self._owner_of(found[0].path), found[0].path)
+        far = await trio.to_thread.run_sync(_find_elsewhere, wanted, home, limiter=_searches)
+        if far:
+            raise UsageError(
+                f"conversation {far[0].id} was begun in another directory, {far[0].cwd}; start there, or go on with it "
+                f"here: --session {far[0].path}"
+            )
+        if wanted.exact:
+            raise UsageError(
+                f"no conversation has the id {wanted.id!r}, and the pool cannot begin one under an id of your choice; "
+                "leave --session-id out, or choose a key: --session KEY"
+            )
+        raise UsageError(
+            f"no conversation has an id that begins with {wanted.id!r}; `pool sessions` lists those that are there, "
+            "and the key of a new session does not look like an id"
+        )
+
+
+def _normal(cwd: str, name: str) -> str:
+    """The path that a worker in this directory takes the name for."""
+    return os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118  # a Path would keep the dots
+
+
+def _real_file(file: str) -> str | None:
+    path = Path(file).resolve()
+    return str(path) if path.is_file() else None
+
+
+def _asked_dirs(request: AttachRequest, flags: AgentFlags) -> Iterator[Path]:
+    """Where the command line or the environment keeps transcripts."""
+    for flag, value in pairwise(flags.arguments):
+        if flag == "--session-dir":
+            yield Path(request.cwd, value)
+    if request.env.get("PI_CODING_AGENT_SESSION_DIR"):
+        yield Path(request.cwd, request.env["PI_CODING_AGENT_SESSION_DIR"]).expanduser()
+
+
+def _pi_home(request: AttachRequest, definition: AgentSettings) -> Path:
+    named = definition.agent_dir or request.env.get("PI_CODING_AGENT_DIR") or "~/.pi/agent"
+    return Path(request.cwd, Path(named).expanduser()) / "sessions"
+
+
+def _pi_dir(home: Path | None, cwd: str) -> list[Path]:
+    """Where pi itself keeps the conversations of a directory."""
+    return [] if home is None else [home / f"--{cwd.removeprefix('/').replace('/', '-').replace(':', '-')}--"]
+
+
+def _find_elsewhere(wanted: Wanted, home: Path | None) -> list[Transcript]:
+    if home is None or not home.is_dir():
+        return []
+    return find_transcripts(wanted, [place for place in home.iterdir() if place.is_dir()])
