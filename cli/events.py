@@ -73,7 +73,7 @@ def inject(client: "ControlClient", session: str, kind: str | None, text: str, *
     """Have a session told TEXT (or what stdin holds, with -) with its next turn.
 
     The prompt of that turn begins with a line [SYSTEM] TEXT. It is kept, also over a restart, until a turn that told it
-    has succeeded, or for an hour.
+    has succeeded; at most for an hour, or for seven days where --kind is exec or delegate.
     """
     from doors.console import show_injected
     from doors.prompting import read_text

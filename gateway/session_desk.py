@@ -19,8 +19,8 @@ from gateway.permissions import Permissions
 from gateway.profile_shelf import ProfileShelf
 from gateway.session_book import SessionEntry
 from gateway.sessions import Sessions
-from gateway.system_events import OF_A_CONVERSATION, SystemEvents
-from heartbeat.system_events import EventKind
+from gateway.system_events import SystemEvents
+from heartbeat.system_events import RESULTS, EventKind
 from pool import Pool
 from pool.stimuli import ForgetSession
 from router.keys import check_session_key
@@ -212,7 +212,7 @@ class SessionDesk:
     def _begin_anew(self, session: str) -> str | None:
         """Only while nothing runs in the session."""
         self._pool.tell(ForgetSession(session))
-        self._system_events.forget(session, OF_A_CONVERSATION)
+        self._system_events.forget(session, RESULTS)  # of no use to a conversation that knows nothing of it
         old = self._sessions.drop_transcript(session)
         self._bus.publish(session, Channel.MONITOR, "session_reset", {"transcript": old})
         return old

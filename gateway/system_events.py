@@ -4,6 +4,7 @@ A session's events are one document, so that however much happens while the disk
 sessions have events.
 """
 
+import math
 import uuid
 from collections.abc import Callable, Collection
 from typing import Any, assert_never
@@ -19,10 +20,7 @@ from store.documents import StoredDocuments
 from wire.envelope import Channel
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["OF_A_CONVERSATION", "SystemEvents"]
-
-OF_A_CONVERSATION = (EventKind.EXEC, EventKind.DELEGATE)
-"""What comes of something that the agent itself has begun: of no use to a conversation that knows nothing of it."""
+__all__ = ["SystemEvents"]
 
 _KIND = "system_events"
 _GC_INTERVAL = 30.0
@@ -72,10 +70,8 @@ class SystemEvents:
         while True:
             self._arrived = trio.Event()
             due = self._queue.next_expiry()
-            if due is None:
+            with trio.move_on_at(math.inf if due is None else max(due, trio.current_time() + _GC_INTERVAL)):
                 await self._arrived.wait()
-                continue
-            await trio.sleep_until(max(due, trio.current_time() + _GC_INTERVAL))
             self._queue.gc(trio.current_time())
             self._keep()
 

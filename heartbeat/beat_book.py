@@ -21,7 +21,7 @@ BEGUN = "beat_begun"
 """Kinds of documents: how an agent stands, what it has told lately, and beats that tell events."""
 
 _FAILED_FOR = 86_400.0
-"""Seconds for which the number of a failed attempt is of any use: its events are long gone by then."""
+"""Seconds for which the number of a failed attempt is of any use: by then no run of its name is known any more."""
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode

@@ -33,7 +33,9 @@ _READ = 4 * TEXT_LIMIT
 """Characters of an answer that are looked at; of a longer one the beginning is told, whatever its end says."""
 _SHOWN = 200
 _TRIED_ANEW = 300.0
-"""Seconds at most until events are tried again whose beat has failed for good: they are not kept for much longer."""
+"""Seconds at most until events are tried again whose beat has failed with all its retries; twice as long each time."""
+_TRIED_SELDOM = 4 * 3600.0
+"""The longest of these times: events are kept for days, and each attempt may cost a turn of the model."""
 
 
 class BeatPorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +167,7 @@ class Beats:
             if begun.events:
                 self._book.keep_begun(msgspec.structs.replace(begun, has_failed=True))
             self._book.keep(report)
-        rest = min(float(settings.every), _TRIED_ANEW) if begun.events else None
+        rest = _rest(settings, begun.attempt) if begun.events else None
         return Performed(report, Failed(settings.max_retries, float(settings.retry_delay), rest))
 
     def _conclude(self, begun: Begun, answer: BeatAnswer) -> Performed:
@@ -256,6 +258,11 @@ def _subject(*parts: str) -> str:
         encoded = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(encoded) + encoded)
     return f"beat-{digest.hexdigest()}"
+
+
+def _rest(settings: HeartbeatSettings, attempt: int) -> float:
+    rounds = attempt // (settings.max_retries + 1)
+    return min(min(float(settings.every), _TRIED_ANEW) * 2.0 ** min(rounds, 32), _TRIED_SELDOM)
 
 
 def _summary(events: Sequence[PendingEvent]) -> str:

@@ -1,17 +1,20 @@
 """System events: what a conversation is to be told with its next turn, queued for each session. Pure; ``now`` comes in.
 
 An event stays until a turn that was shown it has succeeded and acknowledges it by its id; what arrives meanwhile has
-another id and stays. Nobody takes events for ever: they are bounded in number, in size and in age.
+another id and stays. Events are bounded in number, in size and in age. What an agent has begun itself (a command, a
+delegated task) is kept for days: its end has to reach the session in the morning after, or after the weekend.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
+from itertools import takewhile
 from operator import itemgetter
 
 import msgspec
 
 __all__ = [
+    "RESULTS",
     "EventKind",
     "EventLimits",
     "QueueFigures",
@@ -32,6 +35,10 @@ class EventKind(StrEnum):
     CHANNEL = "channel"
     """Something in a channel besides messages."""
     OTHER = "other"
+
+
+RESULTS = (EventKind.EXEC, EventKind.DELEGATE)
+"""What comes of something that the agent itself has begun."""
 
 
 class SystemEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +64,12 @@ class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Characters of one text; a longer one is cut."""
     age: float = 3600.0
     """Seconds."""
+    age_of_results: float = 7 * 86_400.0
+    """The same for ends of background commands and of delegated tasks."""
+
+    def age_of(self, kind: EventKind) -> float:
+        """How long an event of the kind is kept, in seconds."""
+        return self.age_of_results if kind in RESULTS else self.age
 
 
 class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,13 +82,6 @@ class QueueFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Empty, or the same text again."""
     evicted: int
     expired: int
-
-
-class _Entry(msgspec.Struct, eq=False):
-    """An event with the time at which it is too old."""
-
-    event: SystemEvent
-    expires: float
 
 
 class _Pending:
@@ -98,8 +104,10 @@ class SystemEventQueue:
         """``new_id`` gives each event a name that no other has, also in no earlier life."""
         self._new_id = new_id
         self._limits = limits or EventLimits()
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        """Every event by its id, the one that expires first first. The first of a plain dict is far behind its gaps."""
+        self._entries: OrderedDict[str, SystemEvent] = OrderedDict()
+        """Every event by its id, the oldest first. The first of a plain dict is far behind its gaps."""
+        self._expiring: dict[float, OrderedDict[str, float]] = {}
+        """When each event expires, by its id, the earliest first; for each age that the limits have."""
         self._sessions: dict[str, _Pending] = {}
         self._changed: dict[str, None] = {}
         self._chars = 0
@@ -122,7 +130,7 @@ class SystemEventQueue:
         self._injected += 1
         event = SystemEvent(id=self._new_id(), session=session, kind=kind, text=text, ts=wall_now, context=context)
         self._changed[session] = None
-        self._add(event, now + self._limits.age)
+        self._add(event, now)
         return event
 
     def restore(self, events: Iterable[SystemEvent], *, now: float, wall_now: float) -> None:
@@ -130,16 +138,15 @@ class SystemEventQueue:
 
         Only once, before anything is injected. A clock that was set back makes no event older than it is.
         """
-        age = self._limits.age
-        left: dict[str, float] = {}
-        due: list[tuple[float, SystemEvent]] = []
+        ages: dict[str, float] = {}
+        aged: list[tuple[float, SystemEvent]] = []
         for event in events:
-            own = age - min(max(wall_now - event.ts, 0.0), age)
-            left[event.session] = max(own, left.get(event.session, 0.0))  # no event leaves before one that came first
-            due.append((left[event.session], event))
-        for rest, event in sorted(due, key=itemgetter(0)):
+            own = max(wall_now - event.ts, 0.0)
+            ages[event.session] = min(own, ages.get(event.session, own))  # no event is older than one that came first
+            aged.append((ages[event.session], event))
+        for age, event in sorted(aged, key=itemgetter(0), reverse=True):
             if event.id not in self._entries:
-                self._add(event, now + rest)
+                self._add(event, now - age)
         self.gc(now)
 
     def _is_last(self, session: str, text: str) -> bool:
@@ -149,8 +156,10 @@ class SystemEventQueue:
         last = pending.events[-1]
         return last.text == text and last.id != pending.shown
 
-    def _add(self, event: SystemEvent, expires: float) -> None:
-        self._entries[event.id] = _Entry(event, expires)
+    def _add(self, event: SystemEvent, since: float) -> None:
+        age = self._limits.age_of(event.kind)
+        self._entries[event.id] = event
+        self._expiring.setdefault(age, OrderedDict())[event.id] = since + age
         self._sessions.setdefault(event.session, _Pending()).events.append(event)
         self._chars += len(event.text)
         self._keep_limits(event.session)
@@ -166,7 +175,7 @@ class SystemEventQueue:
             self._evict([self._oldest()])
 
     def _oldest(self) -> SystemEvent:
-        return next(iter(self._entries.values())).event
+        return next(iter(self._entries.values()))
 
     def _evict(self, events: Sequence[SystemEvent]) -> None:
         self._evicted += len(events)
@@ -192,8 +201,9 @@ class SystemEventQueue:
         return list(self._sessions)
 
     def next_expiry(self) -> float | None:
-        """When the oldest event is too old; None = there is none. An event that comes later expires later."""
-        return next((entry.expires for entry in self._entries.values()), None)
+        """When the first event is too old; None = there is none."""
+        first = (next(iter(due.values())) for due in self._expiring.values() if due)
+        return min(first, default=None)
 
     def figures(self) -> QueueFigures:
         """Figures of this moment."""
@@ -210,10 +220,10 @@ class SystemEventQueue:
 
     def consume(self, session: str, ids: Collection[str]) -> int:
         """The session has been told these events: they are gone. Others' and unknown ids are passed over."""
-        entries = [entry for name in ids if (entry := self._entries.get(name)) and entry.event.session == session]
-        for entry in entries:
-            self._drop(entry.event)
-        return len(entries)
+        events = [event for name in ids if (event := self._entries.get(name)) and event.session == session]
+        for event in events:
+            self._drop(event)
+        return len(events)
 
     def forget(self, session: str, kinds: Collection[EventKind]) -> int:
         """Drop the session's events of these kinds: nobody is to be told any more."""
@@ -225,18 +235,16 @@ class SystemEventQueue:
 
     def gc(self, now: float) -> int:
         """Drop what is too old; how many that were."""
-        old: list[SystemEvent] = []
-        for entry in self._entries.values():
-            if entry.expires > now:
-                break
-            old.append(entry.event)
-        for event in old:
-            self._drop(event)
+        old: list[str] = []
+        for due in self._expiring.values():
+            old += (name for name, _ in takewhile(lambda entry: entry[1] <= now, due.items()))
+        for name in old:
+            self._drop(self._entries[name])
         self._expired += len(old)
         return len(old)
 
     def _drop(self, event: SystemEvent) -> None:
-        del self._entries[event.id]
+        del self._entries[event.id], self._expiring[self._limits.age_of(event.kind)][event.id]
         self._chars -= len(event.text)
         self._changed[event.session] = None
         pending = self._sessions[event.session]

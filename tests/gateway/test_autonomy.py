@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from errors import UsageError
 from gateway.autonomy import AutonomySettings
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
-from heartbeat.settings import HeartbeatSettings
+from heartbeat.settings import ActiveHours, HeartbeatSettings
 from router.settings import RouterSettings
 from tests.gateway.telling import BUILT, end_command, inject, pending
 from tests.gateway.world import WholeStore, World, open_world, telegram
@@ -121,13 +121,27 @@ async def test_the_end_of_a_command_wakes_its_agent_in_its_session(tmp_path: Pat
         assert world.launcher.prompts[-1] == "what now?"
 
 
+async def test_what_ends_in_the_night_is_told_first_thing_in_the_morning(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    hours = ActiveHours(start="23:00", end="24:00", tz="UTC")  # the test begins at 13:46:40
+    async with open_world(tmp_path, autonomy=on(active_hours=hours)) as world:
+        await world.ask("background")
+        end_command(world.launcher.workers[0])
+        await settle(9 * 3600)
+        assert await alerts(world) == []
+        await settle(900)
+        assert await alerts(world) == ["The build went well."]
+        assert await pending(world) == []
+
+
 async def test_an_agent_whose_heartbeat_is_off_is_told_with_the_next_turn(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     async with open_world(tmp_path, autonomy=on(enabled=False)) as world:
         await world.ask("background")
         end_command(world.launcher.workers[0])
-        await settle(60)
+        await settle(6 * 86_400)
         assert await outcomes(world) == []
         await world.ask("what now?")
         assert world.launcher.prompts[1:] == [f"[SYSTEM] {BUILT}\n\nwhat now?"]

@@ -214,6 +214,20 @@ async def test_events_whose_beat_has_failed_for_good_are_told_within_minutes_whe
     assert len(world.started) == 4
 
 
+async def test_events_whose_beats_keep_failing_are_tried_more_and_more_seldom(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = fails()
+    heartbeat = await serve(but(every=Seconds(7 * 86_400)))
+    wake(heartbeat, world, "one")
+    await trio.sleep(86_400)
+    rests = [later - at for at, later in zip(world.started_at, world.started_at[1:], strict=False) if later - at > 60]
+    assert (
+        rests[:9]
+        == [pytest.approx(300 * 2**number, abs=10) for number in range(6)] + [pytest.approx(14400, abs=10)] * 3
+    )
+
+
 async def test_what_was_told_meanwhile_is_not_tried_anew(autojump_clock: MockClock, world: World, serve: Serve) -> None:
     world.answer = fails()
     heartbeat = await serve(but(every=Seconds(86_400)))

@@ -5,8 +5,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from heartbeat.prompts import with_events
 from heartbeat.system_events import EventKind, EventLimits, SystemEvent, SystemEventQueue
@@ -177,6 +175,26 @@ def test_an_event_leaves_when_it_is_too_old() -> None:
     assert (queue.figures().expired, queue.figures().pending, queue.next_expiry()) == (2, 0, None)
 
 
+def test_what_the_agent_has_begun_is_told_of_for_seven_days_while_other_events_come_and_go() -> None:
+    queue = a_queue()
+    put(queue, "built", kind=EventKind.EXEC)
+    put(queue, "bell", now=1.0)
+    put(queue, "task", kind=EventKind.DELEGATE, now=2.0)
+    assert queue.next_expiry() == HOUR + 1.0
+    assert texts(queue, now=HOUR + 1.0) == ["built", "task"]
+    assert queue.next_expiry() == 7 * 24 * HOUR
+    assert texts(queue, now=7 * 24 * HOUR) == ["task"]
+    assert (queue.gc(7 * 24 * HOUR + 2.0), queue.next_expiry()) == (1, None)
+
+
+def test_of_too_many_sessions_the_oldest_event_counts_not_the_one_that_would_expire_first() -> None:
+    queue = a_queue(sessions=2)
+    put(queue, "built", "a", kind=EventKind.EXEC)
+    put(queue, "bell", "b", now=1.0)
+    put(queue, "bell", "c", now=2.0)
+    assert sorted(queue.sessions()) == ["b", "c"]
+
+
 def test_a_text_whose_twin_is_too_old_is_news() -> None:
     queue = a_queue()
     put(queue, "door")
@@ -229,6 +247,15 @@ def test_the_next_life_goes_on_with_what_is_left_and_with_its_age() -> None:
     assert after.gc(HOUR - 80.0) == 2
 
 
+def test_the_next_life_keeps_what_the_agent_has_begun_for_the_rest_of_its_days() -> None:
+    queue = a_queue()
+    put(queue, "built", kind=EventKind.EXEC)
+    put(queue, "bell")
+    after = later(queue, seconds=24 * HOUR)
+    assert texts(after) == ["built"]
+    assert after.next_expiry() == 6 * 24 * HOUR
+
+
 def test_what_got_too_old_between_two_lives_is_dropped_and_told_as_a_change() -> None:
     queue = a_queue()
     put(queue, "old")
@@ -272,101 +299,3 @@ def test_a_prompt_tells_each_event_in_a_line_before_its_text() -> None:
     assert with_events(queue.peek("s", 0.0), "go on") == "[SYSTEM] built in 3 s\n[SYSTEM] bell\n\ngo on"
     assert with_events([], "go\non") == "go\non"
     assert with_events(queue.peek("s", 0.0)[1:], "") == "[SYSTEM] bell"
-
-
-# --- any story --------------------------------------------------------------------------------------------------------
-
-sessions = st.sampled_from("abcd")
-kinds = st.sampled_from(EventKind)
-words = st.sampled_from(["", " x ", "x", "y", "z" * 9])
-LIMITS = EventLimits(per_session=3, sessions=3, chars=40, text=8, age=100.0)
-
-
-class AnyStory(RuleBasedStateMachine):
-    """Every event that was taken in is told by a turn that succeeded, or accounted for; none is told twice."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.ids = count(1)
-        self.queue = SystemEventQueue(lambda: f"e{next(self.ids)}", LIMITS)
-        self.now = 0.0
-        self.kept: dict[str, list[SystemEvent]] = {}
-        self.turns: dict[str, list[SystemEvent]] = {}
-        self.taken: dict[str, SystemEvent] = {}
-        self.told: list[str] = []
-        self.forgotten = self.gone_before = 0
-
-    @rule(session=sessions, text=words, kind=kinds)
-    def inject(self, session: str, text: str, kind: EventKind) -> None:
-        before = [event.text for event in self.queue.peek(session, self.now)]
-        shown = self.turns.get(session, [])
-        event = self.queue.inject(session, text, kind=kind, now=self.now, wall_now=WALL + self.now)
-        if event is None:
-            assert not text.strip() or (before and before[-1][:7] == text.strip()[:7] and kind != "exec")
-        else:
-            self.taken[event.id] = event
-            assert self.queue.peek(session, self.now)[-1] == event
-            assert not shown or event not in shown
-
-    @rule(session=sessions)
-    def begin_turn(self, session: str) -> None:
-        self.turns[session] = self.queue.peek(session, self.now)
-        self.queue.note_shown(session, [event.id for event in self.turns[session]])
-
-    @rule(session=sessions, succeeds=st.booleans())
-    def end_turn(self, session: str, succeeds: bool) -> None:  # noqa: FBT001  # drawn by name
-        shown = self.turns.pop(session, [])
-        there = set(self.queue.peek(session, self.now))
-        if succeeds:
-            self.told += [event.id for event in shown if event in there]
-            self.queue.consume(session, [event.id for event in shown])
-            assert set(self.queue.peek(session, self.now)) == there - set(shown)
-
-    @rule(seconds=st.floats(0, 60))
-    def time_passes(self, seconds: float) -> None:
-        self.now += seconds
-        self.queue.gc(self.now)
-
-    @rule(session=sessions)
-    def forget(self, session: str) -> None:
-        self.forgotten += self.queue.forget(session, (EventKind.EXEC, EventKind.DELEGATE))
-
-    @rule()
-    def begin_another_life(self) -> None:
-        self.keep()
-        figures = self.queue.figures()
-        self.gone_before += figures.evicted + figures.expired
-        left = [event for events in self.kept.values() for event in events]
-        self.queue = SystemEventQueue(lambda: f"e{next(self.ids)}", LIMITS)
-        self.queue.restore(left, now=self.now, wall_now=WALL + self.now)
-        self.turns.clear()
-
-    def keep(self) -> None:
-        for session, events in self.queue.take_changed().items():
-            self.kept[session] = events
-
-    @invariant()
-    def none_is_lost_and_none_is_told_twice(self) -> None:
-        assert len(self.told) == len(set(self.told))
-        figures = self.queue.figures()
-        gone = self.gone_before + figures.evicted + figures.expired + self.forgotten
-        assert len(self.taken) == len(self.told) + figures.pending + gone
-
-    @invariant()
-    def what_is_kept_elsewhere_is_what_is_there(self) -> None:
-        self.keep()
-        for session in "abcd":
-            assert self.kept.get(session, []) == self.queue.peek(session, self.now)
-
-    @invariant()
-    def the_limits_hold(self) -> None:
-        pending = [self.queue.peek(session, self.now) for session in "abcd"]
-        everything = [event for events in pending for event in events]
-        assert all(len(events) <= LIMITS.per_session for events in pending)
-        assert sum(map(bool, pending)) == self.queue.figures().sessions <= LIMITS.sessions
-        assert sum(len(event.text) for event in everything) <= LIMITS.chars
-        assert all(WALL + self.now - event.ts <= LIMITS.age for event in everything)
-        assert (self.queue.next_expiry() is None) == (not everything)
-
-
-TestAnyStory = AnyStory.TestCase
