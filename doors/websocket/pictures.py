@@ -13,7 +13,7 @@ import msgspec
 from doors.websocket.shapes import milliseconds, present
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
 
-__all__ = ["Moment", "Told", "assistant", "chat_delta", "picture"]
+__all__ = ["Moment", "Told", "assistant", "call_id_of", "chat_delta", "error_of", "picture", "tool_result"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -61,7 +61,12 @@ class _Call(msgspec.Struct):
     call: ToolCallView
     tail: str | None = None
     error: str | None = None
+    result: str | None = None
     details: CallDetails | None = None
+
+
+_FAILED = frozenset({"FAILED", "DENIED", "SEALED"})
+"""States in which a call has ended without success."""
 
 
 class _Compaction(msgspec.Struct):
@@ -104,16 +109,38 @@ def _start(moment: Moment, _kind: str, _data: msgspec.Raw, _said: str | None) ->
 
 def _tool(moment: Moment, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
     event = msgspec.json.decode(data, type=_Call)
-    call = event.call
-    phase = {"tool:start": "start", "tool:update": "update"}.get(kind, "result")
-    facts = {"phase": phase, "toolCallId": call.id, "name": call.name, **present(meta=call.input_preview or None)}
-    if phase == "update":
+    is_update = kind == "tool:update"
+    facts = _call_facts("update" if is_update else "start", event.call)
+    if is_update:
         facts["partialResult"] = event.tail or ""
-    elif phase == "result":
-        is_error = kind == "tool:error"
-        facts |= {"isError": is_error, "result": (event.error if is_error else event.tail) or ""}
-        facts |= present(durationMs=call.duration_ms, details=event.details)
-    return [_agent(moment, "tool", facts, is_droppable=phase == "update")]
+    return [_agent(moment, "tool", facts, is_droppable=is_update)]
+
+
+def call_id_of(data: msgspec.Raw) -> str:
+    """Which call an event is about."""
+    return msgspec.json.decode(data, type=_Call).call.id
+
+
+def tool_result(moment: Moment, data: msgspec.Raw, error: str | None = None) -> Told:
+    """The end of a call, told once. ``data``: of its last event; ``error``: what it failed with, where told before."""
+    event = msgspec.json.decode(data, type=_Call)
+    error = event.error if error is None else error
+    facts = {
+        **_call_facts("result", event.call),
+        "isError": error is not None or event.call.state in _FAILED,
+        "result": next((text for text in (event.result, error, event.tail) if text is not None), ""),
+        **present(durationMs=event.call.duration_ms, details=event.details),
+    }
+    return _agent(moment, "tool", facts)
+
+
+def error_of(data: msgspec.Raw) -> str:
+    """What a call has failed with."""
+    return msgspec.json.decode(data, type=_Call).error or ""
+
+
+def _call_facts(phase: str, call: ToolCallView) -> dict[str, Any]:
+    return {"phase": phase, "toolCallId": call.id, "name": call.name, **present(meta=call.input_preview or None)}
 
 
 def _compaction(moment: Moment, kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
@@ -170,8 +197,6 @@ _PICTURES: dict[str, Callable[[Moment, str, msgspec.Raw, str | None], Iterable[T
     "run:start": _start,
     "tool:start": _tool,
     "tool:update": _tool,
-    "tool:end": _tool,
-    "tool:error": _tool,
     "compaction:start": _compaction,
     "compaction:end": _compaction,
     "error": _error,

@@ -1,6 +1,7 @@
 """From the gateway's events to the protocol's, for all runs and all peers at once. Pure.
 
-Text that comes at once becomes one event, and what was said before something else is told before it.
+Text that comes at once becomes one event, and what was said before something else is told before it. The failure of a
+tool call is told with its end, as one result; of a call that never ends, at the end of its run.
 """
 
 import math
@@ -10,7 +11,7 @@ from itertools import groupby
 
 import msgspec
 
-from doors.websocket.pictures import Moment, Told, assistant, chat_delta, picture
+from doors.websocket.pictures import Moment, Told, assistant, call_id_of, chat_delta, error_of, picture, tool_result
 from doors.websocket.telling import RunText
 from wire.messages import EMPTY
 
@@ -29,6 +30,10 @@ _TEXTS = frozenset({"text_chunk", "text_snapshot"})
 _GAPS = frozenset({"tool:start", "compaction:end"})
 _MOST_RUNS = 1000
 """Runs whose text is remembered: far more than run at a time, and each forgets its own at its end."""
+
+
+_MOST_FAILURES = 64
+"""Calls of one run whose failure is kept until they end; an agent tells both at once."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -62,6 +67,8 @@ class Story:
         self._texts: OrderedDict[_Run, RunText] = OrderedDict()
         self._waiting: dict[_Run, RunText] = {}
         """Those of which something is not told yet."""
+        self._failures: dict[_Run, dict[str, _Event]] = {}
+        """By the ids of calls: failures that are told with the end of the call."""
 
     def take(self, data: bytes, now: float) -> list[Told]:
         """What to tell of a push ``{"events": [...]}`` of the gateway."""
@@ -110,6 +117,7 @@ class Story:
         if len(self._texts) > _MOST_RUNS:
             oldest, _ = self._texts.popitem(last=False)
             self._waiting.pop(oldest, None)
+            self._failures.pop(oldest, None)
         return text
 
     # --- all else -----------------------------------------------------------------------------------------------------
@@ -119,6 +127,7 @@ class Story:
         if event.seq > self._news_after:
             yield from self._tell(run, event, text, now)
         if event.type == "done":
+            self._failures.pop(run, None)
             self._texts.pop(run, None)
             self._waiting.pop(run, None)
         elif text is not None and event.type in _GAPS:
@@ -127,13 +136,35 @@ class Story:
     def _tell(self, run: _Run, event: _Event, text: RunText | None, now: float) -> Iterable[Told]:
         if text is not None and text.agent.due_at < math.inf:
             yield _tell_agent(run, text, now)
-        yield from picture(
-            Moment(*run, event.seq, event.ts), event.type, event.data, None if text is None else text.whole
-        )
+        if event.type == "tool:error":
+            yield from self._fail(run, event)
+        elif event.type == "tool:end":
+            failure = self._failures.get(run, {}).pop(call_id_of(event.data), None)
+            error = None if failure is None else error_of(failure.data)
+            yield tool_result(_moment(run, event), event.data, error)
+        else:
+            if event.type == "done":
+                for failure in self._failures.get(run, {}).values():
+                    yield tool_result(_moment(run, failure), failure.data)
+            yield from picture(_moment(run, event), event.type, event.data, None if text is None else text.whole)
+
+    def _fail(self, run: _Run, event: _Event) -> Iterator[Told]:
+        """Keep a failure until the call's end; where too many are kept, the oldest is told as it is."""
+        if run not in self._texts:
+            self._remember(run, is_whole=False)
+        failures = self._failures.setdefault(run, {})
+        failures[call_id_of(event.data)] = event
+        if len(failures) > _MOST_FAILURES:
+            oldest = failures.pop(next(iter(failures)))
+            yield tool_result(_moment(run, oldest), oldest.data)
 
 
 def _thread(event: _Event) -> tuple[str, str, bool]:
     return event.session, event.run_id or "", event.type in _TEXTS
+
+
+def _moment(run: _Run, event: _Event) -> Moment:
+    return Moment(*run, event.seq, event.ts)
 
 
 def _join(events: list[_Event]) -> str:

@@ -164,6 +164,22 @@ def test_any_tail_is_a_named_session_of_its_agent(pool: Pool) -> None:
         ]
 
 
+def test_the_result_of_a_tool_call_is_told_once_whether_it_succeeds_or_fails(pool: Pool) -> None:
+    with Client.connect(pool.url) as client:
+
+        def results(text: str) -> list[dict[str, Any]]:
+            sent = client.answer(client.ask("chat.send", sessionKey="tools", message=text))["payload"]
+            told = [
+                each["data"] for each in client.events("final", runId=sent["runId"]) if each.get("stream") == "tool"
+            ]
+            return [each for each in told if each["phase"] == "result"]
+
+        (good,) = results('TOOL:exec {"command": "echo from the tool"}')
+        assert (good["isError"], "from the tool" in good["result"]) == (False, True)
+        (bad,) = results('TOOL:read {"path": "missing.txt"}')
+        assert (bad["isError"], "missing.txt" in bad["result"]) == (True, True)
+
+
 def test_two_clients_and_the_command_line_agree_on_what_happened(pool: Pool) -> None:
     with Client.connect(pool.url) as asking, Client.connect(pool.url, READER) as looking:
         assert "You said" in pool.supervisor.prompt("shared", "from the terminal")

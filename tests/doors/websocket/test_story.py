@@ -195,10 +195,10 @@ TOOL = {"toolCallId": "c1", "name": "bash", "meta": "make"}
             {"phase": "result", **TOOL, "isError": False, "result": "done", "durationMs": 5},
         ),
         (
-            "tool:error",
-            {"call": CALL, "error": "no such file"},
+            "tool:end",
+            {"call": {**CALL, "state": "DENIED"}, "tail": "some", "result": "it was denied"},
             "tool",
-            {"phase": "result", **TOOL, "isError": True, "result": "no such file"},
+            {"phase": "result", **TOOL, "isError": True, "result": "it was denied"},
         ),
         ("compaction:start", {"reason": "threshold"}, "compaction", {"phase": "start", "reason": "threshold"}),
         ("compaction:end", {"aborted": True}, "compaction", {"phase": "end", "aborted": True}),
@@ -215,6 +215,40 @@ def test_an_event_is_pictured(kind: str, given: Any, stream: str, expected: dict
     [payload] = shown([told])
     assert (payload["stream"], payload["data"]) == (stream, expected)
     assert told.is_droppable is (kind == "tool:update"), "what must be known is not lost"
+
+
+FAILED = {"call": {**CALL, "state": "FAILED"}, "error": "no such file"}
+
+
+def results(told: Iterable[Told]) -> list[tuple[Any, ...]]:
+    return [(each["toolCallId"], each["isError"], each["result"]) for each in data(told) if each["phase"] == "result"]
+
+
+def test_a_failed_call_has_one_result_with_its_text() -> None:
+    end = {**FAILED, "result": "cat: no such file"}
+    told = of_one(event(2, "tool:start", {"call": CALL}), event(3, "tool:error", FAILED), event(4, "tool:end", end))
+    assert results(told) == [("c1", True, "cat: no such file")]
+    assert shown(told)[-1]["seq"] == 4
+
+
+def test_a_failure_that_only_its_error_tells_is_the_result_of_a_call_without_text() -> None:
+    end = {"call": {**CALL, "state": "ENDED"}}
+    assert results(of_one(event(2, "tool:error", FAILED), event(3, "tool:end", end))) == [("c1", True, "no such file")]
+
+
+def test_a_failed_call_that_never_ends_is_told_before_the_end_of_its_run() -> None:
+    told = of_one(event(2, "tool:error", FAILED), event(3, "done"))
+    assert [each.get("isError") for each in data(told)] == [True, None]
+    assert results(told[:1]) == [("c1", True, "no such file")]
+
+
+def test_of_calls_that_fail_and_do_not_end_the_oldest_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doors.websocket.story._MOST_FAILURES", 2)
+    failures = [event(n, "tool:error", {**FAILED, "call": {**CALL, "id": f"c{n}"}}) for n in (2, 3, 4)]
+    assert results(of_one(*failures)) == [("c2", True, "no such file")]
+    story = Story(0)
+    story.take(push(*failures, event(5, "done")), 0.0)
+    assert story._failures == {}
 
 
 @pytest.mark.parametrize(
@@ -274,4 +308,5 @@ def test_approvals_are_told_to_those_who_may_approve() -> None:
 def test_every_kind_that_is_asked_for_is_told_of() -> None:
     given = {"call": CALL, "delta": "x", "text": "x", "message": "x", "call_id": "c", "decision": "deny"}
     for kind in KINDS:
-        assert Story(0).take(push(event(1, kind, given)), 0.0), kind
+        told = Story(0).take(push(event(1, kind, given), event(2, "done")), 0.0)
+        assert len(told) > 2 or kind == "done", kind

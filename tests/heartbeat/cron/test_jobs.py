@@ -116,7 +116,7 @@ BOTH: list[tuple[dict[str, Any], str]] = [
     ({"every": "1m", "mode": "isolated", "timeout": "2d"}, "no time for a run"),
     ({"every": "1m", "mode": "isolated", "delivery": "nowhere"}, "is no target"),
     ({"every": "1m", "agent": "nobody"}, "there is no agent 'nobody'"),
-    ({"every": "1m", "session": "agent:ops:nonsense"}, "is no session key"),
+    ({"every": "1m", "session": "agent:ops:"}, "session key needs its name"),
     ({"every": "1m", "session": "agent:ops:main"}, 'is agent ops\'s, .* write agent = "ops", or mode = "isolated"'),
 ]
 
