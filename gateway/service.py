@@ -72,7 +72,16 @@ class Gateway:
         self._to_resume: list[Run] = []
         self.permissions = Permissions()
         self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
-        self.sessions = Sessions(settings, store, bus, pool, hooks=hooks, start_soon=nursery.start_soon, clock=clock)
+        self.sessions = Sessions(
+            settings,
+            store,
+            bus,
+            pool,
+            hooks=hooks,
+            start_soon=nursery.start_soon,
+            is_busy=self._is_busy,
+            clock=clock,
+        )
         self.ledger = Ledger(settings, store, bus, clock=clock)
         self.system_events = SystemEvents(store, bus, clock=clock)
         self._desk = Desk(
@@ -142,6 +151,9 @@ class Gateway:
         for part in (self.sessions, self.ledger, self._desk, self.conductor, self.intake, self.delegation):
             part.reconfigure(settings)
         self.shelf.reconfigure(parts)
+
+    def _is_busy(self, session: str) -> bool:
+        return self.conductor.is_busy(session)
 
     async def profile_of(self, session: str) -> CapabilityProfile | None:
         """What the session's worker must be able to do; None for an unknown session."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from errors import UsageError
 from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
 from gateway.hooks import SessionLife
@@ -31,9 +32,12 @@ class Sessions:
         *,
         hooks: HookRunner,
         start_soon: Callable[..., None],
+        is_busy: Callable[[str], bool] = lambda _session: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """``is_busy``: whether a run of the session is in its turn, or waits for one."""
         self._book = SessionBook(settings)
+        self._is_busy = is_busy
         self._store = store
         self._bus = bus
         self._pool = pool
@@ -73,19 +77,37 @@ class Sessions:
         """The session that a key means, in its one spelling, with the agent and the role that it is to have.
 
         Those that are named, else the key's own, else those it has had; a new session has the ``default`` agent.
-        Raises UsageError for what is no key.
+        Raises UsageError for what is no key, and for another agent than the one whose conversation the session is.
         """
         key = parse_session_key(text)
         session = format_session_key(key)
         known = self.get(session)
         agent = agent or getattr(key, "agent", None) or (known.agent if known else default)
+        self.check_agent(session, agent)
         return session, agent, role or (known.role if known and known.agent == agent else "default")
+
+    def check_agent(self, key: str, agent: str) -> None:
+        """Raise UsageError where the session is a conversation with another agent, or is about to be one.
+
+        Every way to a session's worker comes through here: an agent may not understand what another one has written,
+        and would write into it.
+        """
+        known = self.get(key)
+        if known is None or known.agent == agent:
+            return
+        if known.transcript is not None or self._pool.knows(key) or self._is_busy(key):
+            raise UsageError(
+                f"session {key} is a conversation with agent {known.agent!r}; to ask {agent!r}, name another session, "
+                f"or begin this one again first (pool sessions reset {key})",
+                session=key,
+            )
 
     def use(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
         """A message for the session has come (``run``), or a hold: make it known, as this agent's in this role.
 
-        Raises PoolSaturated.
+        Raises PoolSaturated; UsageError as ``check_agent``.
         """
+        self.check_agent(key, agent)
         is_new = key not in self._book
         entry, forgotten = self._book.use(key, agent, role, wall_now=self._clock())
         for old in forgotten:

@@ -44,8 +44,11 @@ _SMALL_TRANSCRIPT = 128 * 1024
 class LocalWorker:
     """One worker process on this machine and its client."""
 
-    def __init__(self, worker_id: str, process: WorkerProcess, client: RpcClient, known: set[str]) -> None:
+    def __init__(
+        self, worker_id: str, process: WorkerProcess, client: RpcClient, known: set[str], *, dialect: str
+    ) -> None:
         self.id = worker_id
+        self._repair = partial(repair_transcript, dialect=dialect)
         self.client = client
         self._process = process
         self._known_transcripts = known
@@ -86,9 +89,9 @@ class LocalWorker:
                 return False  # it never came to a first answer
             self._known_transcripts.add(transcript)
             if size <= _SMALL_TRANSCRIPT:
-                repair_transcript(transcript)
+                self._repair(transcript)
             else:
-                await trio.to_thread.run_sync(repair_transcript, transcript)
+                await trio.to_thread.run_sync(self._repair, transcript)
         except TranscriptError as exc:
             raise ResumeFailed(told(self.client, exc.message)) from exc
         except (OSError, ValueError) as exc:
@@ -186,7 +189,7 @@ class LocalLauncher:
                 )
                 nursery.start_soon(client.run)
                 try:
-                    yield LocalWorker(worker_id, process, client, self._known_transcripts)
+                    yield LocalWorker(worker_id, process, client, self._known_transcripts, dialect=profile.dialect)
                 finally:
                     with trio.CancelScope(shield=True):  # the kill ladder has deadlines of its own
                         await self._end(process, client, force)

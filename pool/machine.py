@@ -100,6 +100,11 @@ class PoolMachine:
         known = self._state.sessions.get(session)
         return known.transcript if known else None
 
+    def knows(self, session: str) -> bool:
+        """Whether the session has a conversation or a worker, or waits for one."""
+        known = self._state.sessions.get(session)
+        return known is not None and not known.forgettable
+
     def is_anothers(self, session: str, transcript: str) -> bool:
         """Whether the conversation in that file is one of another session."""
         return self._state.owners.get(transcript, session) != session

@@ -271,6 +271,10 @@ class Pool:
         """The file that keeps the session's conversation, as far as the pool knows one."""
         return self._machine.transcript_of(session)
 
+    def knows(self, session: str) -> bool:
+        """Whether the session has a conversation or a worker, or waits for one."""
+        return self._machine.knows(session)
+
     def session_of(self, worker: str) -> str | None:
         """Whose conversation a worker has now; None for nobody's, and for an unknown worker."""
         return self._machine.session_of(worker)

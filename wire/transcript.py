@@ -1,8 +1,9 @@
 """Transcript files: append-only JSON Lines with one writer at a time, their reader, and the repair of a torn end.
 
-``repair_transcript`` is for any JSONL transcript that begins with a ``{"type":"session", ...}`` line, whichever agent
-wrote it; writer and reader are for the native format of ``wire.entries``. Everything here blocks; call it in a thread
-where the event loop must not wait for a disk. No file is ever overwritten, and nothing is cut without being kept.
+``repair_transcript`` is for any JSONL transcript with a ``{"type":"session", ...}`` line at its beginning, whichever
+agent wrote it; writer and reader are for the native format of ``wire.entries``. Everything here blocks; call it in a
+thread where the event loop must not wait for a disk. No file is ever overwritten, and nothing is cut without being
+kept.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from wire.transcript_repair import (
     RepairReport,
     TranscriptDamaged,
     TranscriptError,
+    TranscriptForeign,
     TranscriptLocked,
     TranscriptMissing,
     lines_of,
@@ -36,6 +38,7 @@ __all__ = [
     "RepairReport",
     "TranscriptDamaged",
     "TranscriptError",
+    "TranscriptForeign",
     "TranscriptLocked",
     "TranscriptMissing",
     "TranscriptWriter",
@@ -121,7 +124,7 @@ class TranscriptWriter:
         path = Path(path)
         descriptor = open_locked(path)
         try:
-            report = repair_open_file(descriptor, path)
+            report = repair_open_file(descriptor, path, dialect="native")
             return cls(descriptor, path, read_header(path), report)
         except BaseException:
             os.close(descriptor)

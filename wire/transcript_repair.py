@@ -1,4 +1,4 @@
-"""Opening, locking and repairing transcript files of any agent: JSON Lines that begin with a ``session`` line.
+"""Opening, locking and repairing transcript files of any agent: JSON Lines with a ``session`` line at their beginning.
 
 A torn last line is what a crash leaves behind; it is cut off and kept aside. Anything else that is wrong is an error,
 and the file stays as it was. Everything here blocks.
@@ -10,7 +10,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "RepairReport",
     "TranscriptDamaged",
     "TranscriptError",
+    "TranscriptForeign",
     "TranscriptLocked",
     "TranscriptMissing",
     "lines_of",
@@ -38,6 +39,8 @@ MAX_ENTRY_BYTES = 128 * 1024 * 1024
 """A longer line is taken for damage; twice what the wire lets through."""
 
 _COPY_BYTES = 1024 * 1024
+_LINES_BEFORE_HEADER = 16
+"""Forks of pi write a line or two (a title) before the header; a transcript's first messages come later."""
 
 
 class TranscriptError(PoolError):
@@ -56,6 +59,12 @@ class TranscriptDamaged(TranscriptError):
     """The file is empty, is no transcript, or is broken elsewhere than at its end; it was left as it is."""
 
     code: ClassVar[str] = "transcript_damaged"
+
+
+class TranscriptForeign(TranscriptError):
+    """The transcript was written in another dialect than the one that is to go on with it; it was left as it is."""
+
+    code: ClassVar[str] = "transcript_foreign"
 
 
 class TranscriptLocked(TranscriptError):
@@ -85,8 +94,17 @@ class RepairReport(msgspec.Struct, frozen=True):
 
 
 class _AnyHeader(msgspec.Struct, frozen=True):
+    """The members that tell whose header it is: pi's has a ``timestamp``, the native one says ``created``."""
+
     type: str = ""
     id: str = ""
+    created: Any = None
+    timestamp: Any = None
+
+    @property
+    def is_of_pi(self) -> bool:
+        """Whether pi has written it, whatever its version."""
+        return isinstance(self.timestamp, str) and self.created is None
 
 
 class _AnyObject(msgspec.Struct, frozen=True):
@@ -97,15 +115,18 @@ _header_decoder = msgspec.json.Decoder(_AnyHeader)
 _object_decoder = msgspec.json.Decoder(_AnyObject)
 
 
-def repair_transcript(path: str | os.PathLike[str]) -> RepairReport:
+def repair_transcript(path: str | os.PathLike[str], *, dialect: str | None = None) -> RepairReport:
     """Make sure that ``path`` is a whole transcript, cutting a torn last line into ``<name>.torn-N`` beside it.
 
-    Raises TranscriptMissing, TranscriptDamaged (empty, no header, broken in the middle), TranscriptLocked (somebody
-    writes it now) or TranscriptError (no rights, disk full); in all these cases the file is as it was.
+    ``dialect``: of the worker that is to go on with it; None where nothing will be written.
+
+    Raises TranscriptMissing, TranscriptDamaged (empty, no header, broken in the middle), TranscriptForeign (of another
+    dialect), TranscriptLocked (somebody writes it now) or TranscriptError (no rights, disk full); in all these cases
+    the file is as it was.
     """
     descriptor = open_locked(Path(path))
     try:
-        return repair_open_file(descriptor, Path(path))
+        return repair_open_file(descriptor, Path(path), dialect=dialect)
     finally:
         os.close(descriptor)
 
@@ -189,9 +210,11 @@ class _Findings(msgspec.Struct, frozen=True):
     ended: bool
 
 
-def repair_open_file(descriptor: int, path: Path) -> RepairReport:
+def repair_open_file(descriptor: int, path: Path, *, dialect: str | None = None) -> RepairReport:
     """``repair_transcript`` for a file that is open and locked already."""
     with os.fdopen(os.dup(descriptor), "rb", buffering=256 * 1024) as file:
+        file.seek(0)
+        _check_dialect(_header(file, path), dialect, path)
         file.seek(0)
         found = _scan(file, path)
     report = RepairReport(str(path), found.session_id, found.entries)
@@ -210,37 +233,57 @@ def repair_open_file(descriptor: int, path: Path) -> RepairReport:
     return report
 
 
+def _header(file: BinaryIO, path: Path) -> _AnyHeader:
+    """The session line among the first lines. Raises TranscriptDamaged where there is none."""
+    first = None
+    for line in itertools.islice(lines_of(file, path), _LINES_BEFORE_HEADER):
+        header = _decode_header(line, path)
+        if header.type == "session":
+            return header
+        first = first or header
+    if first is None:
+        raise TranscriptDamaged(f"{path} is empty", reason="empty")
+    raise TranscriptDamaged(f'{path} does not begin with a session header: its type is "{first.type[:40]}"')
+
+
+def _decode_header(line: bytes, path: Path) -> _AnyHeader:
+    try:
+        line.decode()  # msgspec passes over bad UTF-8 in values that nobody asked for
+        return _header_decoder.decode(line)
+    except DECODE_ERRORS as exc:
+        raise TranscriptDamaged(f"{path} does not begin with a session header: {exc}") from exc
+
+
+def _check_dialect(header: _AnyHeader, dialect: str | None, path: Path) -> None:
+    if dialect is not None and header.is_of_pi != (dialect == "pi"):
+        own = "pi" if header.is_of_pi else "native"
+        raise TranscriptForeign(
+            f"{path} is a transcript of the {own} dialect, and the agent speaks {dialect}; begin the session again, "
+            "or give it to an agent of that dialect"
+        )
+
+
 def _scan(file: BinaryIO, path: Path) -> _Findings:
-    first = file.readline(MAX_ENTRY_BYTES)
-    session_id = _session_id(first, path)
-    offset = whole = len(first)
-    ended, entries, bad_line = first.endswith(b"\n"), 0, 0
-    for number, line in enumerate(lines_of(file, path), start=2):
+    offset = whole = entries = bad_line = 0
+    session_id: str | None = None
+    ended = False
+    for number, line in enumerate(lines_of(file, path), start=1):
         offset += len(line)
-        if line.isspace():
+        if session_id is not None and line.isspace():
             continue
         if bad_line:
             raise TranscriptDamaged(f"{path} is damaged in line {bad_line}, and more lines follow it")
-        if _is_object(line):
+        if session_id is None:
+            header = _decode_header(line, path)
+            session_id = header.id if header.type == "session" else None
+            whole, ended = offset, line.endswith(b"\n")
+        elif _is_object(line):
             whole, ended, entries = offset, line.endswith(b"\n"), entries + 1
         else:
             bad_line = number
     if not bad_line:
         whole = offset  # blank lines after the last entry are no tear
-    return _Findings(session_id, entries, whole, offset, ended)
-
-
-def _session_id(line: bytes, path: Path) -> str:
-    if not line:
-        raise TranscriptDamaged(f"{path} is empty", reason="empty")
-    try:
-        line.decode()
-        header = _header_decoder.decode(line)
-    except DECODE_ERRORS as exc:
-        raise TranscriptDamaged(f"{path} does not begin with a session header: {exc}") from exc
-    if header.type != "session":
-        raise TranscriptDamaged(f'{path} does not begin with a session header: its type is "{header.type[:40]}"')
-    return header.id
+    return _Findings(session_id or "", entries, whole, offset, ended)
 
 
 def _keep_aside(descriptor: int, path: Path, start: int, end: int) -> Path:

@@ -1,5 +1,6 @@
 """The real pi behind the pool: rebinding between conversations, kill -9 in mid-turn, nothing left behind."""
 
+import json
 import os
 import signal
 import threading
@@ -16,24 +17,34 @@ pytestmark = [pytest.mark.process, pytest.mark.real_pi]
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path, pi_command: str) -> Iterator[Supervisor]:
-    """A supervisor whose agent ``pi`` is the real one, at most one process, with the fake model."""
+def pi_definition(tmp_path: Path, pi_command: str) -> Iterator[str]:
+    """What the settings of an agent say that is the real pi with the fake model."""
     server = FakeOpenAI()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     home = write_pi_home(tmp_path / "home", server.port)
-    settings = tmp_path / "pool.toml"
-    settings.write_text(
-        f'[pool]\nmin = 0\nmax = 1\n[agents.pi]\ncommand = ["{pi_command}", "--mode", "rpc"]\ndialect = "pi"\n'
-        f'agent_dir = "{home}"\nextra_args = ["--offline"]\n'
-    )
     try:
-        with running_supervisor(tmp_path / "data", "--config", str(settings)) as running:
-            yield running
+        yield (
+            f'command = ["{pi_command}", "--mode", "rpc"]\ndialect = "pi"\n'
+            f'agent_dir = "{home}"\nextra_args = ["--offline"]\n'
+        )
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path, pi_definition: str) -> Iterator[Supervisor]:
+    """A supervisor whose agent ``pi`` is the real one, at most one process."""
+    settings = tmp_path / "pool.toml"
+    settings.write_text(f"[pool]\nmin = 0\nmax = 1\n[agents.pi]\n{pi_definition}")
+    with running_supervisor(tmp_path / "data", "--config", str(settings)) as running:
+        yield running
+
+
+def transcript_of(supervisor: Supervisor, session: str) -> Path:
+    return Path(json.loads(supervisor.pool("sessions", "get", session, "--json").stdout)["transcript"])
 
 
 def test_conversations_share_one_process_and_remember(supervisor: Supervisor) -> None:
@@ -66,3 +77,32 @@ def test_a_killed_supervisor_takes_pi_and_its_tools_along(supervisor: Supervisor
     turn.communicate(timeout=20)
     assert gone_within(processes, 20.0)
     assert marked_processes(instance) == []
+
+
+def test_a_session_of_pi_is_refused_to_another_agent_and_goes_on(supervisor: Supervisor) -> None:
+    supervisor.prompt("alice", "remember-this", "-a", "pi")
+    before = transcript_of(supervisor, "alice").read_bytes()
+    done = supervisor.pool("prompt", "-s", "alice", "-a", "main", "hello")
+    assert done.returncode == 2
+    assert "session alice is a conversation with agent 'pi'" in " ".join(done.stderr.split())
+    assert transcript_of(supervisor, "alice").read_bytes() == before
+    assert supervisor.status()["counters"]["spawned"] == 1
+    assert "remember-this" in supervisor.prompt("alice", "RECALL")
+
+
+@pytest.mark.parametrize("first", ["native", "pi"])
+def test_no_agent_is_given_a_transcript_of_another_dialect(tmp_path: Path, pi_definition: str, first: str) -> None:
+    definitions = {"native": 'model = "scripted"\n', "pi": pi_definition}
+    (second,) = definitions.keys() - {first}
+    settings = tmp_path / "pool.toml"
+    settings.write_text(f"[agents.helper]\n{definitions[first]}")
+    with running_supervisor(tmp_path / "data", "--config", str(settings)) as supervisor:
+        supervisor.prompt("alice", "remember-this", "-a", "helper")
+        transcript = transcript_of(supervisor, "alice")
+        before = transcript.read_bytes()
+        settings.write_text(f"[agents.helper]\n{definitions[second]}")
+        assert supervisor.pool("reload").returncode == 0
+        done = supervisor.pool("prompt", "-s", "alice", "hello")
+        assert done.returncode == 1
+        assert f"is a transcript of the {first} dialect, and the agent speaks {second}" in " ".join(done.stderr.split())
+        assert transcript.read_bytes() == before

@@ -110,11 +110,36 @@ async def test_a_session_keeps_its_agent_and_role_when_none_is_named(tmp_path: P
         assert world.launcher.starts == ["w1"]
 
 
-async def test_another_agent_begins_in_its_default_role(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_another_agent_is_refused_while_the_session_has_a_conversation(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
     async with open_world(tmp_path) as world:
-        await world.ask("one", agent="ops", role="writer")
-        run = await world.send("two", agent="main")
-        assert (run.request.agent, run.request.role) == ("main", "default")
+        await world.ask("one", role="writer")
+        for method, params in (
+            ("agent", {"text": "two"}),
+            ("prompt", {"text": "two"}),
+            ("acquire", {}),
+            ("attach.open", {"cwd": "/"}),
+        ):
+            with pytest.raises(UsageError, match="session alice is a conversation with agent 'main'; to ask 'ops'"):
+                await world.call(method, session="alice", agent="ops", **params)
+        assert (world.launcher.starts, world.gateway.ledger.live) == (["w1"], 0)
+        assert (await world.ask("two")).text == "one|two"
+        await world.call("sessions.reset", session="alice")
+        run = await world.send("three", agent="ops")
+        assert (run.request.agent, run.request.role) == ("ops", "default")
+        assert (await run.wait()).text == "three"
+
+
+async def test_another_agent_is_refused_where_the_conversation_is_only_about_to_begin(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("hang")
+        await world.send("waits behind it", "bob", queue="followup")
+        for session in "alice", "bob":
+            with pytest.raises(UsageError, match="is a conversation with agent 'main'"):
+                await world.send("two", session, agent="ops")
 
 
 async def test_a_new_session_has_the_default_agent_of_the_settings(tmp_path: Path, autojump_clock: MockClock) -> None:

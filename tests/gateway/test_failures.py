@@ -100,12 +100,14 @@ async def _worker_stopped(world: World, text: str) -> None:
 
 
 async def _agent_gone_from_the_settings(world: World) -> None:
+    await world.ask("/new")  # only a new conversation may be another agent's
     run = await world.begin("hang", agent="ops")
     later = await world.send("later", agent="ops", queue="followup")
     _forget_agents(world)
     world.launcher.running("hang").finish("MEDIA:x.png")
     await run.wait()
     assert (await later.wait()).status == "error"
+    await world.call("sessions.reset", session="alice")
 
 
 def _forget_agents(world: World) -> None:

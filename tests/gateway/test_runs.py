@@ -133,7 +133,6 @@ async def test_a_key_with_another_body_is_a_conflict(tmp_path: Path, autojump_cl
         for other in (
             {"text": "hello!"},
             {"role": "writer"},
-            {"agent": "ops"},
             {"lane": "cron"},
             {"images": [{"data": "AA=="}]},
         ):

@@ -236,7 +236,7 @@ async def test_s22_a_transcript_that_cannot_be_resumed_is_named_without_secrets(
     transcript = tmp_path / KEY  # its name is a worker's word
     make(transcript)
     async with talking(MemoryTransport()) as client:
-        worker = LocalWorker("w1", cast("WorkerProcess", None), client, {str(transcript)})
+        worker = LocalWorker("w1", cast("WorkerProcess", None), client, {str(transcript)}, dialect="native")
         with pytest.raises(ResumeFailed, match=r"/\*\*\*") as caught:
             await worker.prepare_resume(str(transcript))
     assert KEY not in caught.value.message

@@ -29,6 +29,7 @@ from wire.entries import (
 from wire.transcript import (
     TranscriptDamaged,
     TranscriptError,
+    TranscriptForeign,
     TranscriptLocked,
     TranscriptMissing,
     TranscriptWriter,
@@ -256,14 +257,40 @@ def test_a_whole_last_line_that_lacks_only_its_end_is_completed(tmp_path: Path) 
 
 def test_a_transcript_of_pi_is_repaired_as_well(tmp_path: Path) -> None:
     path = tmp_path / "pi.jsonl"
-    whole = (
-        b'{"type":"session","version":3,"id":"ae0e","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}\n'
-        b'{"type":"model_change","id":"x","parentId":null,"provider":"fake"}\n'
-    )
+    whole = PI_HEADER + b'{"type":"model_change","id":"x","parentId":null,"provider":"fake"}\n'
     path.write_bytes(whole + b'{"type":"message","id":"y","parentId":"x","mess')
     report = repair_transcript(path)
     assert report.session_id == "ae0e"
     assert path.read_bytes() == whole
+
+
+PI_HEADER = b'{"type":"session","version":3,"id":"ae0e","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}\n'
+
+
+@pytest.mark.parametrize(("header", "dialect"), [(HEADER_LINE, "pi"), (PI_HEADER, "native")])
+def test_a_transcript_of_another_dialect_is_refused_and_left_alone(tmp_path: Path, header: bytes, dialect: str) -> None:
+    path = tmp_path / "s.jsonl"
+    content = header + b'{"type":"message","torn'
+    path.write_bytes(content)
+    with pytest.raises(TranscriptForeign, match=f"and the agent speaks {dialect}"):
+        repair_transcript(path, dialect=dialect)
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_native_writer_touches_no_transcript_of_pi(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(PI_HEADER + b"torn")
+    with pytest.raises(TranscriptForeign):
+        TranscriptWriter.open(path)
+    assert path.read_bytes() == PI_HEADER + b"torn"
+
+
+@pytest.mark.parametrize(("header", "dialect"), [(HEADER_LINE, "native"), (PI_HEADER, "pi")])
+def test_a_transcript_of_the_own_dialect_is_taken(tmp_path: Path, header: bytes, dialect: str) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(header)
+    assert repair_transcript(path, dialect=dialect).intact
 
 
 @pytest.mark.parametrize("middle", [b"garbage", b"null", b"[1]", b'{"a":', b'{"text":"\xff"}', DEEP])
