@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from doors.http.settings import with_token_files
+from profiles import AgentSettings
 from settings_checks import check_settings
+from settings_exposure import exposure_problems
 from settings_problems import Problem, SettingsError, suggestion, type_problems
 from settings_tables import DOTTED, Settings, as_written, struct_shape
 from settings_text import KeyPath, lines_of_keys
@@ -77,7 +79,12 @@ def parse_settings(
         raise _error(problems, text, path)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
     settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
-    problems = [*check_settings(settings), *_missing_files(settings), *_job_problems(settings)]
+    problems = [
+        *check_settings(settings),
+        *_missing_files(settings),
+        *exposure_problems(settings, None if path is None else path.absolute()),
+        *_job_problems(settings),
+    ]
     if problems:
         flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
         raise _error(problems, text, path, given={key for key, value in flags.items() if value is not None})
@@ -138,8 +145,13 @@ def _override(
         data_dir=_absolute_data_dir(data_dir, settings.data_dir, path),
         pool=msgspec.structs.replace(settings.pool, **limits),
         gateway=msgspec.structs.replace(settings.gateway, hooks=_beside(path, hooks)) if hooks else settings.gateway,
+        agents={name: _with_hooks(agent, path) for name, agent in settings.agents.items()},
         http=with_token_files(http, lambda name: _beside(path, name)),
     )
+
+
+def _with_hooks(agent: AgentSettings, file: Path | None) -> AgentSettings:
+    return msgspec.structs.replace(agent, hooks=[_beside(file, name) for name in agent.hooks]) if agent.hooks else agent
 
 
 def _absolute_data_dir(flag: str | None, configured: str, path: Path | None) -> str:

@@ -24,6 +24,7 @@ from agent.options import Options
 from agent.output import Output
 from agent.policy import Policy
 from agent.processes.registry import ProcessRegistry
+from agent.protected import Exposed, check_exposure, free_writers, protected_places
 from agent.runs import RunRegistry
 from agent.skills import BadSkill, environment_of
 from agent.tool_environment import environment_of_tools
@@ -47,7 +48,7 @@ def assemble(options: Options, output: Output, faults: Faults, limits: Limits | 
     cwd = _working_directory()
     try:
         return _assembled(options, cwd, output, faults, _limits(options, limits or Limits()))
-    except (UnknownModel, BadSkill, HookFailed) as exc:
+    except (UnknownModel, BadSkill, HookFailed, Exposed) as exc:
         raise BadStart(str(exc)) from exc
     except TranscriptError as exc:
         raise BadStart(f"cannot go on with the session: {exc}") from exc
@@ -77,15 +78,18 @@ def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limit
     models = ModelShelf(partial(open_model, faults=faults, base_url=options.base_url, offline=options.offline))
     todos = TodoList(output.event)
     names = _tool_names(options)
+    policy = _policy(options)
+    hooks = () if options.no_hooks else tuple(os.path.expanduser(path) for path in options.hooks)  # noqa: PTH111 - raises
+    check_exposure(hooks, knowledge.skills, cwd, free_writers(names, policy))
     brain = Brain(
         model=models.open(options.provider, options.model),
         system_prompt=knowledge.system_prompt,
-        reach=_reach(options, cwd, knowledge),
+        reach=_reach(options, cwd, knowledge, protected_places(hooks, knowledge.skills)),
         processes=_processes(output, allow_background=not options.no_background and "process" in names),
         open_tools=lambda: open_tools(names, todos.tool),
         thinking=options.thinking,
-        policy=_policy(options),
-        hooks=_hooks(options, output),
+        policy=policy,
+        hooks=Hooks() if options.no_hooks else _hooks(hooks, output),
         rules=Rules(turns=options.history_turns),
         context_tokens=options.context_tokens,
     )
@@ -107,11 +111,12 @@ def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limit
     )
 
 
-def _reach(options: Options, cwd: str, knowledge: Knowledge) -> Reach:
+def _reach(options: Options, cwd: str, knowledge: Knowledge, protected: tuple[str, ...]) -> Reach:
     return Reach(
         cwd=cwd,
         environment=environment_of_tools(os.environ, options.tool_env),
         readable=tuple(skill.directory for skill in knowledge.skills),
+        protected=protected,
         skill_env=environment_of(knowledge.skills),
         allow_outside=options.allow_outside,
     )
@@ -127,11 +132,11 @@ def _processes(output: Output, *, allow_background: bool) -> ProcessRegistry:
     return ProcessRegistry(on_change=tell_change, on_exit=tell_exit, allow_background=allow_background)
 
 
-def _hooks(options: Options, output: Output) -> Hooks:
+def _hooks(files: Iterable[str], output: Output) -> Hooks:
     def warn(phase: str, message: str) -> None:
         output.event("error", {"severity": "warn", "phase": phase, "message": message})
 
-    return Hooks() if options.no_hooks else load_hooks(options.hooks, warn)
+    return load_hooks(files, warn)
 
 
 def _policy(options: Options) -> Policy:

@@ -22,13 +22,14 @@ __all__ = ["Brain", "Reach"]
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
     """What the children and tools of a worker see: the working directory (a real path), their environment.
 
-    ``readable``: directories outside that may be read (of skills). ``skill_env`` is for children, only where
-    ``environment`` does not set it.
+    ``readable``: directories outside that may be read (of skills); ``protected``: what no file tool may write.
+    ``skill_env`` is for children, only where ``environment`` does not set it.
     """
 
     cwd: str
     environment: Mapping[str, str]
     readable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
     skill_env: Mapping[str, str] = {}
     allow_outside: bool = False
 
@@ -73,6 +74,7 @@ class Brain(msgspec.Struct, eq=False, kw_only=True):
             session_key=session_id,
             outputs=conversation.outputs,
             readable=reach.readable,
+            protected=reach.protected,
             allow_outside=reach.allow_outside,
         )
 

@@ -2,6 +2,8 @@
 
 Known -> input fits -> deny list -> list of what needs approval -> mode. The first rule that objects decides; hooks come
 after all of them and may only be stricter. The allow list (``--tools``) is part of the first: other tools do not exist.
+
+Input for a running command is what ``exec`` is: the lists treat it as a call of both tools.
 """
 
 from collections.abc import Mapping
@@ -9,12 +11,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from agent.processes.asking import INPUT_ACTIONS, ProcessInput
 from agent.results import Result, denied, failure, of_error
 from agent.tools.base import Tool, ToolError
 from agent.tools.schema import arguments_of
 from wire.entries import CallState, ToolUseBlock
 
-__all__ = ["HARMLESS", "Allowed", "Mode", "Needed", "Policy", "Refused", "Verdict", "judge"]
+__all__ = ["HARMLESS", "Allowed", "Mode", "Needed", "Policy", "Refused", "Verdict", "is_free", "judge"]
 
 Mode = Literal["auto", "approval", "readonly"]
 """``auto``: run; ``approval``: ask a person about every call; ``readonly``: only tools that change nothing."""
@@ -65,7 +68,7 @@ def judge(call: ToolUseBlock, tools: Mapping[str, Tool], policy: Policy) -> Verd
         arguments = arguments_of(tool, call.input)
     except ToolError as exc:
         return Refused(CallState.FAILED, of_error(exc))
-    ruling, reason = _by_lists(tool.name, policy) or _by_mode(tool, policy)
+    ruling, reason = _by_lists(tool.name, arguments, policy) or _by_mode(tool, policy)
     match ruling:
         case "deny":
             return Refused(CallState.DENIED, denied(tool.name, reason))
@@ -79,11 +82,21 @@ _Ruling: TypeAlias = tuple[Literal["allow", "ask", "deny"], str]
 """What a rule says, and why."""
 
 
-def _by_lists(name: str, policy: Policy) -> _Ruling | None:
+def is_free(name: str, policy: Policy) -> bool:
+    """Whether calls of a tool that changes something run without anybody's approval."""
+    return policy.mode == "auto" and name not in policy.deny and name not in policy.require_approval
+
+
+def _by_lists(name: str, arguments: Any, policy: Policy) -> _Ruling | None:
+    feeds_a_command = isinstance(arguments, ProcessInput) and arguments.action in INPUT_ACTIONS
     if name in policy.deny:
         return "deny", "it is on the deny list"
+    if feeds_a_command and "exec" in policy.deny:
+        return "deny", "it is input for a command, and exec is on the deny list"
     if name in policy.require_approval:
         return "ask", "it is on the list of tools that need approval"
+    if feeds_a_command and "exec" in policy.require_approval:
+        return "ask", "it is input for a command, and exec is on the list of tools that need approval"
     return None
 
 

@@ -53,7 +53,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Variables that its tools' commands may see although they hold a model provider's key, as ``OPENAI_API_KEY``;
     other keys of that kind are kept from them. Of dialect ``native``."""
     hooks: list[str] = []
-    """Python files with hooks of the agent, which see its tool calls and prompts. Of dialect ``native``."""
+    """Python files with hooks of the agent, which see its tool calls and prompts; relative ones lie beside this file.
+    They may not lie in a workspace where its tools may write. Of dialect ``native``."""
     system_prompt: str | None = None
     """Replaces the program's own system prompt."""
     append_system_prompt: str | None = None

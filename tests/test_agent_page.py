@@ -15,14 +15,19 @@ AGENT = str(Path(sys.executable).parent / "agent")
 
 def agent_answers(document: str, first: str, place: Path) -> list[subprocess.CompletedProcess[str]]:
     """What the commands of that block say, run one after the other in a directory and a home of their own."""
-    (place / "home").mkdir(exist_ok=True)
-    env = {**os.environ, "HOME": str(place / "home")}
+    home_of(place).mkdir(exist_ok=True)
+    env = {**os.environ, "HOME": str(home_of(place))}
     return [
         subprocess.run(
             [AGENT, *command[1:]], cwd=place, env=env, capture_output=True, text=True, check=False, timeout=20
         )
         for command in commands_of(document, first)
     ]
+
+
+def home_of(place: Path) -> Path:
+    """Beside the directory: what lies in a home is none of the agent's business there."""
+    return place.with_name(f"{place.name}-home")
 
 
 def write_example(name: str, place: Path) -> None:
@@ -46,7 +51,9 @@ def test_the_agent_answers_alone_as_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_hooks_and_skills_go_as_they_say(tmp_path: Path) -> None:
-    write_example("hooks.py", tmp_path)
+    settings = home_of(tmp_path) / ".config" / "agent"
+    settings.mkdir(parents=True)
+    write_example("hooks.py", settings)
     write_example("sewing/SKILL.md", tmp_path)
     (denied,) = agent_answers(AGENT_PAGE, "agent --hooks", tmp_path)
     assert "a hook does not allow it" in denied.stdout

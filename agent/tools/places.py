@@ -58,6 +58,8 @@ def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
     real = Path(os.path.realpath(_given(context, path)))
     if _is_kept_output(real) and not (reading and context.outputs and real.is_relative_to(context.outputs)):
         raise ToolError(f"path: {shown(path)} lies where the outputs of a conversation are kept", "validation")
+    if not reading:
+        _refuse_protected(context, path, real)
     roots = [context.cwd, *(root for root in (context.outputs, *context.readable) if reading and root)]
     for root in ["/"] if context.allow_outside else roots:
         if real.is_relative_to(root):
@@ -71,6 +73,15 @@ def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
 
 def _is_kept_output(real: Path) -> bool:
     return any(name.endswith(OUTPUTS_SUFFIX) for name in real.parts)
+
+
+def _refuse_protected(context: ToolContext, path: str, real: Path) -> None:
+    if any(real.is_relative_to(place) for place in context.protected):
+        raise ToolError(
+            f"path: {shown(path)} belongs to the hooks or skills of this agent, which its tools may not change",
+            "denied",
+            recommendations=["Leave it as it is; ask the user to change it."],
+        )
 
 
 async def located(context: ToolContext, path: str, *, reading: bool = True) -> Place:

@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from agent.policy import Allowed, Needed, Policy, Refused, Verdict, judge
-from agent.tools.base import Effects
+from agent.tools.base import Effects, Tool
+from agent.tools.process import ProcessTool
 from tests.agent.calling import FakeTool, Input, take_time
 from wire.entries import CallState, ToolUseBlock
 
 EFFECTS: dict[str, Effects] = {"read": "read", "todo": "none", "write": "write", "exec": "run"}
-TOOLS = {name: FakeTool(name, take_time, effects) for name, effects in EFFECTS.items()}
+TOOLS: dict[str, Tool] = {name: FakeTool(name, take_time, effects) for name, effects in EFFECTS.items()}
+TOOLS["process"] = ProcessTool()
 EVERY = frozenset(TOOLS)
 
 
@@ -55,7 +57,7 @@ def test_an_input_that_does_not_fit_fails_before_any_list_is_asked() -> None:
 def test_an_unknown_tool_is_told_which_there_are() -> None:
     verdict = judged("x" * 10_000)
     assert isinstance(verdict, Refused)
-    assert "available: exec, read, todo, write" in verdict.result["error"]
+    assert "available: exec, process, read, todo, write" in verdict.result["error"]
     assert len(verdict.result["error"]) < 300
 
 
@@ -76,3 +78,16 @@ def test_what_may_run_comes_with_its_input_in_shape() -> None:
     assert isinstance(needed, Needed)
     assert allowed.arguments == needed.arguments == Input(2.0)
     assert needed.reason
+
+
+@pytest.mark.parametrize("action", ["write", "submit", "send_keys", "paste"])
+@pytest.mark.parametrize(("rule", "outcome"), [("deny", "DENIED"), ("require_approval", "Needed")])
+def test_input_for_a_running_command_is_judged_as_exec_is(action: str, rule: str, outcome: str) -> None:
+    given = {"action": action, "session_id": "calm-fox", "data": "rm -rf build\n"}
+    assert kind(judged("process", given, **{rule: frozenset({"exec"})})) == outcome
+    assert kind(judged("process", given)) == "Allowed"
+
+
+@pytest.mark.parametrize("action", ["list", "poll", "log", "kill", "clear", "remove"])
+def test_looking_at_a_command_and_ending_it_asks_nobody(action: str) -> None:
+    assert kind(judged("process", {"action": action}, require_approval=frozenset({"exec"}))) == "Allowed"

@@ -36,8 +36,8 @@ async def tool_results(client: Client) -> list[dict[str, Any]]:
 
 
 async def test_hooks_are_called_at_their_moments(workspace: Path) -> None:
-    (workspace / "hooks.py").write_text(HOOKS)
-    async with worker("--no-session", "--hooks", "hooks.py") as client:
+    (workspace.parent / "hooks.py").write_text(HOOKS)
+    async with worker("--no-session", "--hooks", "../hooks.py") as client:
         client.patience = 20
         assert (await client.prompt("ECHO:hi")).text == "hi"
         assert (await client.prompt("SYSTEM")).text == "from a hook"

@@ -104,9 +104,9 @@ def before_tool_call(call):
 
 
 async def test_a_hook_that_raises_or_hangs_costs_its_call_and_never_the_run(workspace: Path) -> None:
-    (workspace / "hooks.py").write_text(HOOKS)
+    (workspace.parent / "hooks.py").write_text(HOOKS)
     words = [tool("exec", command=word) for word in ("raise", "exit", "nonsense", "hang", "echo ran >> log")]
-    async with agent("--no-session", "--hooks", "hooks.py") as client:
+    async with agent("--no-session", "--hooks", "../hooks.py") as client:
         result = await client.prompt(f"PARALLEL {' '.join(words)}")
         assert result.stop_reason == "stop"
         *failed, fine = await client.results()
@@ -121,8 +121,8 @@ async def test_a_hook_that_raises_or_hangs_costs_its_call_and_never_the_run(work
 
 
 async def test_no_hook_can_relax_what_is_denied_or_asked_about(workspace: Path) -> None:
-    (workspace / "hooks.py").write_text(LAX)
-    flags = ("--deny-tools", "write", "--require-approval", "exec", "--hooks", "hooks.py")
+    (workspace.parent / "hooks.py").write_text(LAX)
+    flags = ("--deny-tools", "write", "--require-approval", "exec", "--hooks", "../hooks.py")
     words = [tool("write", path="x", content="relax"), tool("exec", command="relax"), tool("read", path="relax")]
     async with agent("--no-session", *flags) as client:
         prompt, call_id = await asked(client, f"PARALLEL {' '.join(words)}")

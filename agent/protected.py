@@ -1,0 +1,58 @@
+"""What decides about the agent, or runs with its rights, must lie where its tools cannot write: hooks and skills.
+
+Hook files in a place that tools may write without being asked are refused when the agent starts: the next worker would
+run whatever stands there. Skills may lie in the working directory; ``write`` and ``edit`` leave them alone.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from agent.policy import Policy, is_free
+from agent.skills import Skill
+
+__all__ = ["WRITERS", "Exposed", "check_exposure", "free_writers", "protected_places"]
+
+WRITERS = ("write", "edit", "exec")
+"""Tools that can replace a file in the working directory."""
+
+
+class Exposed(Exception):
+    """Tools could replace what is to run as code; the message says what, why and what to do."""
+
+
+def check_exposure(hooks: Iterable[str], skills: Iterable[Skill], cwd: str, free: list[str]) -> None:
+    """``free``: the tools of ``WRITERS`` that run unasked. Raises Exposed."""
+    if not free:
+        return
+    tools = " and ".join(free)
+    for path in hooks:
+        if any(Path(place).is_relative_to(cwd) for place in _ways_to(path)):
+            raise Exposed(
+                f"the hooks {path} lie in the working directory {cwd}, where {tools} could replace them; "
+                "keep them elsewhere, such as in ~/.config/agent"
+            )
+    for skill in skills:
+        if Path(cwd).is_relative_to(skill.directory):
+            raise Exposed(
+                f"the skill {skill.path} takes up the whole working directory {cwd}, where {tools} could replace its "
+                "files; give it a directory of its own"
+            )
+
+
+def free_writers(tools: Iterable[str], policy: Policy) -> list[str]:
+    """Those of ``WRITERS`` among the tools that run without a person's approval."""
+    return [name for name in WRITERS if name in tools and is_free(name, policy)]
+
+
+def protected_places(hooks: Iterable[str], skills: Iterable[Skill]) -> tuple[str, ...]:
+    """Real paths of files and directories that no file tool may write."""
+    ways = [way for path in hooks for way in _ways_to(path)]
+    caches = [str(Path(way).parent / "__pycache__") for way in ways]
+    return tuple(dict.fromkeys([*ways, *caches, *(skill.directory for skill in skills)]))
+
+
+def _ways_to(path: str) -> tuple[str, str]:
+    """Where a file is, and where its name stands: a link in the working directory can be replaced too."""
+    given = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link itself
+    return os.path.realpath(given), str(Path(os.path.realpath(given.parent)) / given.name)
