@@ -96,7 +96,7 @@ def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limit
     store = SessionStore(_session_directory(options), cwd, output)
     conversation = _first_conversation(options, store)
     output.go_on_above(conversation.last_seq)
-    return Worker(
+    worker = Worker(
         brain=brain,
         conversation=conversation,
         store=store,
@@ -109,6 +109,8 @@ def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limit
         runs=RunRegistry(output.event),
         compactor=Compactor(brain, limits.compaction_timeout),
     )
+    brain.processes.keep = worker.note_command
+    return worker
 
 
 def _reach(options: Options, cwd: str, knowledge: Knowledge, protected: tuple[str, ...]) -> Reach:

@@ -24,6 +24,8 @@ from wire.entries import (
     CallEntry,
     CallRecord,
     CompactionEntry,
+    ExecEntry,
+    ExecRecord,
     KnownEntry,
     MessageEntry,
     SessionHeader,
@@ -39,13 +41,17 @@ from wire.transcript import TranscriptError, TranscriptMissing, TranscriptWriter
 __all__ = ["Conversation", "SessionStore"]
 
 
+_KEPT_COMMANDS = 50
+
+
 class Conversation:
     """One conversation, oldest message first.
 
     ``numbers`` are the messages' seqs, index for index; ``last_seq`` is the highest one found in a resumed transcript.
     ``records`` are the last ones of calls that have no result in a message yet, by call id; ``open_calls`` all calls
-    without one. ``call_ids`` are those of all calls ever seen. ``safe_index`` is the last message after which no call
-    was open (-1: none), ``bookmark`` the last message's seq and time.
+    without one. ``commands`` are the background commands of a resumed transcript, by name. ``call_ids`` are those of
+    all calls ever seen. ``safe_index`` is the last message after which no call was open (-1: none), ``bookmark`` the
+    last message's seq and time.
     """
 
     def __init__(self, header: SessionHeader, output: Output, path: Path | None) -> None:
@@ -56,6 +62,7 @@ class Conversation:
         self.records: dict[str, CallRecord] = {}
         self.last_seq = 0
         self.open_calls: dict[str, ToolUseBlock] = {}
+        self.commands: dict[str, ExecRecord] = {}
         self.call_ids: set[str] = set()
         self.safe_index = -1
         self.bookmark: Bookmark | None = None
@@ -92,6 +99,8 @@ class Conversation:
                     self.records[entry.record.id] = entry.record
                 case CompactionEntry():
                     self._forget_before(entry)
+                case ExecEntry():
+                    self._keep_command(entry.record)
                 case _:
                     pass  # of a later version: stays in the file, means nothing here
 
@@ -109,6 +118,10 @@ class Conversation:
         written = msgspec.structs.replace(record, input=msgspec.UNSET)
         self._write(CallEntry(self._output.next_seq(), time.time(), written))
         self.records[record.id] = written
+
+    def note_command(self, record: ExecRecord) -> None:
+        """Write how a background command stands. Raises TranscriptError."""
+        self._write(ExecEntry(self._output.next_seq(), time.time(), record))
 
     def note_cache(self, provider: str, model: str) -> None:
         """Write that this model has just seen the whole conversation. Raises TranscriptError."""
@@ -155,6 +168,14 @@ class Conversation:
                 self.open_calls.pop(block.tool_use_id, None)
         if not self.open_calls:
             self.safe_index = len(self.messages) - 1
+
+    def _keep_command(self, record: ExecRecord) -> None:
+        """The latest of each, and no more than are told of."""
+        self.commands.pop(record.id, None)
+        if not record.cleared:
+            self.commands[record.id] = record
+        while len(self.commands) > _KEPT_COMMANDS:
+            del self.commands[next(iter(self.commands))]
 
     def _forget_before(self, entry: CompactionEntry) -> None:
         kept = next((index for index, seq in enumerate(self.numbers) if seq >= entry.kept_from), len(self.numbers))

@@ -16,7 +16,9 @@ from agent.output import Output
 from agent.runs import RunRegistry
 from agent.sealing import plan_sealing
 from agent.tools.todo_list import TodoList
+from wire.entries import ExecRecord
 from wire.messages import AgentStatus
+from wire.transcript import TranscriptError
 
 __all__ = ["Worker"]
 
@@ -64,6 +66,16 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
         self.inbox.clear()
         return sealed
 
+    def note_command(self, scope_key: str, record: ExecRecord) -> None:
+        """Write down how a background command stands, where the conversation it belongs to is held."""
+        if scope_key != self.conversation.header.id:
+            return
+        try:
+            self.conversation.note_command(record)
+        except TranscriptError as exc:
+            message = f"how the command {record.id} stands could not be written down: {exc}"
+            self.output.event("error", {"severity": "warn", "phase": "tool", "message": message})
+
     def status(self) -> AgentStatus:
         """Where it stands."""
         run, pending = self.runs.active, self.brain.approvals.pending()
@@ -80,6 +92,7 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     async def _seal(self) -> list[str]:
         """Give every tool call that a former worker left open its one result; go on with its list of things to do.
 
+        What became of its background commands can be asked for again.
         Returns the ids of those that had no end.
         """
         conversation = self.conversation
@@ -92,6 +105,9 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
             self.brain.approvals.note_sealed(plan.sealed)
             self.output.event("agent_resumed", {"strategy": "seal", "sealed": plan.sealed})
         self.todos.resume(conversation.messages)
+        session_id = conversation.header.id
+        commands = conversation.commands.values()
+        self.brain.processes.restore(commands, scope_key=session_id, session_key=session_id)
         return [] if plan is None else plan.sealed
 
     def _info(self, reason: str) -> SessionInfo:

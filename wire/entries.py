@@ -5,9 +5,11 @@
 {"type":"message","seq":3,"ts":1769853600.1,"message":{"role":"user","content":[{"type":"text","text":"hi"}]}}
 {"type":"call","seq":6,"ts":1769853650.3,"record":{"id":"c1","name":"exec","state":"RUNNING","started_at":...,"audit":[...]}}
 {"type":"compaction","seq":9,"ts":1769853700.2,"summary":"...","kept_from":7}
+{"type":"exec","seq":8,"ts":1769853651.2,"record":{"id":"calm-fox","command":"make","started_at":1769853650.4,...}}
 {"type":"cache-ttl","seq":10,"ts":1769853700.9,"provider":"openai","model":"gpt-5"}
 ```
-A ``call`` entry is written at each move of a tool call, before the move takes effect; the last one of an id holds.
+A ``call`` entry is written at each move of a tool call, before the move takes effect; the last one of an id holds. So
+does the last ``exec`` entry of an id, written when a command goes to the background and when it has ended.
 An entry of a type that this version does not know is kept as it is (``OtherEntry``), so that a later version's
 transcripts can be read as far as they are understood.
 """
@@ -29,6 +31,8 @@ __all__ = [
     "CompactionEntry",
     "Decision",
     "Entry",
+    "ExecEntry",
+    "ExecRecord",
     "ImageBlock",
     "KnownEntry",
     "MessageEntry",
@@ -202,6 +206,38 @@ class CallEntry(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
     record: CallRecord
 
 
+class ExecRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A command in the background, for the next worker that holds the conversation. Times are Unix times in seconds.
+
+    ``ended_at`` None: it runs, or its worker has died with it; ``lost`` says the latter where it was found. ``tail`` is
+    the end of its output; ``unseen`` counts those of its characters that no poll has shown, ``is_cut`` says that there
+    was more before it. ``cleared``: the agent wants to hear no more of it.
+    """
+
+    id: str
+    command: str
+    cwd: str
+    pid: int
+    started_at: float
+    ended_at: float | None = None
+    exit_code: int | None = None
+    exit_signal: str | None = None
+    timed_out: bool = False
+    lost: bool = False
+    tail: str = ""
+    unseen: int = 0
+    is_cut: bool = False
+    cleared: bool = False
+
+
+class ExecEntry(msgspec.Struct, frozen=True, tag_field="type", tag="exec"):
+    """How a background command stands has changed."""
+
+    seq: int
+    ts: float
+    record: ExecRecord
+
+
 class CacheTtlEntry(msgspec.Struct, frozen=True, tag_field="type", tag="cache-ttl"):
     """At this moment this model had the whole conversation before it: what it keeps of it begins to age."""
 
@@ -219,5 +255,5 @@ class OtherEntry(msgspec.Struct, frozen=True):
     line: bytes
 
 
-KnownEntry: TypeAlias = MessageEntry | CompactionEntry | CallEntry | CacheTtlEntry
+KnownEntry: TypeAlias = MessageEntry | CompactionEntry | CallEntry | ExecEntry | CacheTtlEntry
 Entry: TypeAlias = KnownEntry | OtherEntry

@@ -53,7 +53,7 @@ class _LooseEntry(msgspec.Struct, frozen=True):
     seq: Any = None
 
 
-_KNOWN_TYPES = frozenset({"message", "compaction", "call", "cache-ttl"})
+_KNOWN_TYPES = frozenset({"message", "compaction", "call", "exec", "cache-ttl"})
 _loose_decoder = msgspec.json.Decoder(_LooseEntry)
 _header_decoder = msgspec.json.Decoder(SessionHeader)
 _entry_decoder: msgspec.json.Decoder[KnownEntry] = msgspec.json.Decoder(KnownEntry)

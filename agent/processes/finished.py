@@ -18,15 +18,18 @@ class FinishedLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finished:
-    """The table; every method takes the present, in seconds of one clock."""
+    """The table, of one entry for each id of a scope; every method takes the present, in seconds of one clock."""
 
     def __init__(self, limits: FinishedLimits) -> None:
         self._limits = limits
-        self._sessions: dict[str, tuple[float, Session]] = {}
+        self._sessions: dict[tuple[str, str], tuple[float, Session]] = {}
+        """The first to end first."""
 
-    def add(self, session: Session, now: float) -> None:
-        """Keep one that has just ended; it stays whatever its size."""
-        self._sessions[session.id] = (now, session)
+    def add(self, session: Session, now: float, *, ago: float = 0.0) -> None:
+        """Keep one that ended so many seconds ago; one that has just ended stays whatever its size."""
+        self._sessions[session.scope_key, session.id] = (now - ago, session)
+        if ago:
+            self._sessions = dict(sorted(self._sessions.items(), key=lambda item: item[1][0]))
         self._prune(now)
 
     def all(self, now: float) -> Iterator[Session]:
@@ -34,17 +37,17 @@ class Finished:
         self._prune(now)
         return iter([session for _, session in self._sessions.values()])
 
-    def remove(self, session_id: str) -> bool:
+    def remove(self, session: Session) -> bool:
         """Forget one; whether it was there."""
-        return self._sessions.pop(session_id, None) is not None
+        return self._sessions.pop((session.scope_key, session.id), None) is not None
 
     def _prune(self, now: float) -> None:
-        sizes = {session_id: session.output.size for session_id, (_, session) in self._sessions.items()}
+        sizes = {key: session.output.size for key, (_, session) in self._sessions.items()}
         total = sum(sizes.values())
-        for session_id, (ended, _) in list(self._sessions.items()):
+        for key, (ended, _) in list(self._sessions.items()):
             is_last = len(self._sessions) == 1
             is_too_much = len(self._sessions) > self._limits.sessions or total > self._limits.chars
             if now - ended < self._limits.age and (is_last or not is_too_much):
                 return  # those behind it ended later
-            total -= sizes[session_id]
-            del self._sessions[session_id]
+            total -= sizes[key]
+            del self._sessions[key]

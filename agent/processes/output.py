@@ -8,7 +8,7 @@ enough of its own output cannot show in the end of it. The text is always exactl
 from collections import deque
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -61,6 +61,24 @@ class Output:
         self._number = 0
         self._truncated = False
         self._pending_lost = False
+
+    @classmethod
+    def of_tail(cls, tail: str, *, unseen: int, is_cut: bool) -> Self:
+        """The output of a command that has ended, of which only ``tail`` is left; see ``ExecRecord``."""
+        output = cls(streams=1)
+        shown = len(tail) - unseen
+        output._append(output._streams[0], tail[:shown])
+        output.take_pending()
+        output._append(output._streams[0], tail[shown:])
+        output._truncated = is_cut
+        output._pending_lost = is_cut and bool(unseen) and not shown
+        return output
+
+    @property
+    def unseen(self) -> int:
+        """Characters that ``take_pending`` would give."""
+        self._read_waiting()
+        return sum(stream.pending_size for stream in self._streams)
 
     @property
     def truncated(self) -> bool:

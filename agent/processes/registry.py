@@ -4,8 +4,10 @@ While nothing happens nothing runs: exits, output and time-outs all wake their o
 again. When ``run`` is cancelled all commands end with it.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from typing import TypeAlias
 
 import msgspec
 import trio
@@ -15,12 +17,18 @@ from agent.processes.listener import Listener
 from agent.processes.names import new_name
 from agent.processes.notices import notice_of
 from agent.processes.output import Output, OutputLimits
+from agent.processes.records import cleared, record_of, session_of
 from agent.processes.session import Session
 from agent.processes.spawn import Child, Command, SpawnFailed, spawn
+from agent.processes.stdin import Stdin
 from agent.processes.tree import TERM_GRACE, stop_tree
+from wire.entries import ExecRecord
 from wire.messages import ExecExit
 
-__all__ = ["ProcessRegistry", "RegistryLimits"]
+__all__ = ["Keep", "ProcessRegistry", "RegistryLimits"]
+
+Keep: TypeAlias = Callable[[str, ExecRecord], None]
+"""Takes a scope, and how one of its background commands stands now; it must not raise."""
 
 
 class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +58,8 @@ class ProcessRegistry:
         limits: RegistryLimits | None = None,
     ) -> None:
         self.allow_background = allow_background
+        self.keep: Keep = lambda *_: None
+        """Keeps what ``restore`` takes in another worker."""
         self._on_change = on_change
         self._on_exit = on_exit
         self._notify_on_exit = notify_on_exit
@@ -86,8 +96,16 @@ class ProcessRegistry:
         if len(self._running) >= self._limits.running:
             raise SpawnFailed(f"{self._limits.running} commands run already; end one of them first")
         child = spawn(command)
-        output = Output(self._limits.output, len(child.outputs))
-        session = Session(self._new_id(), command, child, output, scope_key=scope_key, session_key=session_key)
+        session = Session(
+            self._new_id(),
+            command,
+            pid=child.leader.pid,
+            stdin=Stdin(child.stdin, is_terminal=child.is_terminal),
+            output=Output(self._limits.output, len(child.outputs)),
+            scope_key=scope_key,
+            session_key=session_key,
+            warning=child.warning,
+        )
         session.notify_on_exit = self._notify_on_exit
         self._running[session.id] = session
         self._nursery.start_soon(self._watch, session, child)
@@ -96,6 +114,7 @@ class ProcessRegistry:
     def background(self, session: Session) -> None:
         """From here on it is nobody's: it goes on by itself, and can be asked for by its id."""
         session.backgrounded = True
+        self.keep(session.scope_key, record_of(session))
         self._on_change(self.in_background)
 
     async def kill(self, session: Session) -> None:
@@ -121,9 +140,30 @@ class ProcessRegistry:
         """One of ``sessions``."""
         return next((session for session in self.sessions(scope_key) if session.id == session_id), None)
 
+    def restore(self, records: Iterable[ExecRecord], *, scope_key: str, session_key: str) -> None:
+        """Know the background commands of a conversation that comes from another worker; those known here stay."""
+        now = time.time()
+        for record in records:
+            if self.get(record.id, scope_key) is None:
+                session = session_of(record, scope_key=scope_key, session_key=session_key, now=now)
+                ago = max(0.0, now - (record.ended_at or now))
+                self._finished.add(session, trio.current_time(), ago=ago)
+                if record.ended_at is None:
+                    self.keep(scope_key, record_of(session))
+
+    def take_unseen(self, session: Session) -> tuple[str, bool]:
+        """What it has said since the last call, and whether some of that is lost."""
+        said, is_lost = session.output.take_pending()
+        if said and session.exited:
+            self.keep(session.scope_key, record_of(session))
+        return said, is_lost
+
     def forget(self, session: Session) -> bool:
         """Drop one that has ended; whether it was still kept."""
-        return self._finished.remove(session.id)
+        was_kept = self._finished.remove(session)
+        if was_kept:
+            self.keep(session.scope_key, cleared(session))
+        return was_kept
 
     def announce(self, session: Session) -> None:
         """Tell of the end of a background command, once, unless somebody knows or is about to tell."""
@@ -159,6 +199,7 @@ class ProcessRegistry:
         del self._running[session.id]
         if session.backgrounded:
             self._finished.add(session, trio.current_time())
+            self.keep(session.scope_key, record_of(session))
             self.announce(session)  # first: at the change, the conversation may lose its worker to another
             self._on_change(self.in_background)
 

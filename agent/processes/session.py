@@ -7,14 +7,15 @@ from typing import Any, Literal, TypeAlias
 import trio
 
 from agent.processes.output import Output
-from agent.processes.spawn import Child, Command
+from agent.processes.spawn import Command
 from agent.processes.stdin import Stdin
 
-__all__ = ["Session", "Status"]
+__all__ = ["TAIL_CHARS", "Session", "Status"]
 
 Status: TypeAlias = Literal["running", "completed", "failed"]
 
-_TAIL_CHARS = 2_000
+TAIL_CHARS = 2_000
+"""How much of a command's output is shown beside its facts, and outlives its worker."""
 _NOT_RUN = frozenset({126, 127})
 """The shell's words for a command that it cannot execute or find."""
 
@@ -23,17 +24,26 @@ class Session:
     """A command and its fate. The registry owns it; ``stop`` and the marks of who knows what are for everybody."""
 
     def __init__(
-        self, session_id: str, command: Command, child: Child, output: Output, *, scope_key: str, session_key: str
+        self,
+        session_id: str,
+        command: Command,
+        *,
+        pid: int,
+        stdin: Stdin,
+        output: Output,
+        scope_key: str,
+        session_key: str,
+        warning: str | None = None,
     ) -> None:
         self.id = session_id
         self.command = command
         self.scope_key = scope_key
         self.session_key = session_key
-        self.pid = child.leader.pid
+        self.pid = pid
         self.started_at = time.time()
         self.output = output
-        self.stdin = Stdin(child.stdin, is_terminal=child.is_terminal)
-        self.warning = child.warning
+        self.stdin = stdin
+        self.warning = warning
         self.fresh = trio.Event()
         """Set when there is output; whoever waits for more puts a new one here."""
         self.ended = trio.Event()
@@ -46,6 +56,9 @@ class Session:
         """Polls that wait for the end: they will tell of it."""
         self.backgrounded = False
         self.timed_out = False
+        self.lost = False
+        """Whether it died with its worker, and all that is known is that."""
+        self.ended_at: float | None = None
         self.exit_code: int | None = None
         self.exit_signal: str | None = None
 
@@ -59,7 +72,7 @@ class Session:
         """A command that was stopped, timed out or could not be run has failed; any other that ended is complete."""
         if not self.exited:
             return "running"
-        is_failure = self.timed_out or self.exit_signal is not None or self.exit_code in _NOT_RUN
+        is_failure = self.timed_out or self.lost or self.exit_signal is not None or self.exit_code in _NOT_RUN
         return "failed" if is_failure else "completed"
 
     def stop(self) -> None:
@@ -76,6 +89,7 @@ class Session:
             self.exit_signal = _name_of_signal(-returncode)
         else:
             self.exit_code = returncode
+        self.ended_at = time.time()
         self.stdin.close("the command has ended")
         self.ended.set()
 
@@ -87,7 +101,7 @@ class Session:
             "pid": self.pid,
             "started_at": self.started_at,
             "cwd": self.command.cwd,
-            "tail": self.output.tail(_TAIL_CHARS),
+            "tail": self.output.tail(TAIL_CHARS),
         }
         ends = {"exit_code": self.exit_code, "exit_signal": self.exit_signal, "timed_out": self.timed_out or None}
         return facts | {name: value for name, value in ends.items() if value is not None}

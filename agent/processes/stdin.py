@@ -18,10 +18,13 @@ class InputClosed(Exception):
 class Stdin:
     """The input of one command. ``is_terminal``: the descriptor is that of the output, and is closed with it."""
 
-    def __init__(self, descriptor: int | None, *, is_terminal: bool) -> None:
+    def __init__(
+        self, descriptor: int | None, *, is_terminal: bool, why: str = "the command was started without an input"
+    ) -> None:
+        """``why``: what a writer is told where there is no descriptor."""
         self._descriptor = descriptor
         self.is_terminal = is_terminal
-        self._why = "the command was started without an input"
+        self._why = why
         self._lock = trio.Lock()
 
     async def write(self, data: bytes) -> int:

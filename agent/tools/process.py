@@ -88,7 +88,7 @@ async def _poll(request: _Request) -> ToolOutput:
     await _wait_for_end(request, min(request.arguments.timeout, _MAX_WAIT))
     if session.exited:
         session.exit_notified = True
-    said, is_lost = session.output.take_pending()
+    said, is_lost = request.registry.take_unseen(session)
     shown = shorten(said, keep="end", outputs=request.outputs, lost=is_lost) if said else "(no new output)"
     return ToolOutput(f"{shown.rstrip(chr(10))}\n\n{_sentence(session)}", session.details())
 
@@ -217,6 +217,8 @@ def _failure(message: str, session: Session | None = None) -> ToolOutput:
 def _state(session: Session) -> str:
     if not session.exited:
         return "running"
+    if session.lost:
+        return "lost with its worker"
     if session.timed_out:
         return "timed out"
     return f"code {session.exit_code}" if session.exit_signal is None else f"signal {session.exit_signal}"

@@ -132,3 +132,32 @@ def test_what_is_injected_from_a_terminal_is_told(tmp_path: Path) -> None:
         assert "the bell rang" in supervisor.pool("events", "peek", "-s", "alice").stdout
         supervisor.prompt("alice", "hello")
         assert told(supervisor) == ["[SYSTEM] the bell rang"]
+
+
+def test_the_output_of_an_ended_background_command_is_read_on_another_worker(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    settings = tmp_path / "pool.toml"
+    settings.write_text('[agents.main]\n[agents.other]\npermission_mode = "readonly"\n')  # no worker serves both
+    with running_supervisor(tmp_path, "--max", "1", "--config", str(settings)) as supervisor:
+        begin(supervisor, build)
+        (first,) = supervisor.status()["workers"]
+        waiter = supervisor.start("prompt", "-s", "bob", "-a", "other", "hello")
+        build.end()  # which frees the worker, and the waiter has it stopped at once
+        assert waiter.communicate(timeout=20)[0].startswith("You said")
+        listed = supervisor.prompt("alice", 'TOOL:process {"action": "list"} TELL')
+        name, _, rest = listed.partition("  ")
+        assert rest.startswith("code 0  pid ")
+        assert first["pid"] not in [worker["pid"] for worker in supervisor.status()["workers"]]
+        for action, shown in (("log", "built well\n[lines 1 to 1 of 1]"), ("poll", "built well\n\n(Session ")):
+            asked = msgspec.json.encode({"action": action, "session_id": name}).decode()
+            assert supervisor.prompt("alice", f"TOOL:process {asked} TELL").startswith(shown)
+
+
+def test_a_command_that_died_with_its_worker_is_listed_as_lost(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path) as supervisor:
+        begin(supervisor, build)
+        (worker,) = [worker for worker in supervisor.status()["workers"] if worker["background"]]
+        os.kill(worker["pid"], signal.SIGKILL)
+        supervisor.wait_for_loss(worker["pid"])
+        assert "  lost with its worker  pid " in supervisor.prompt("alice", 'TOOL:process {"action": "list"} TELL')

@@ -275,3 +275,18 @@ async def test_a_transcript_that_cannot_be_written_ends_the_run_and_not_the_work
         assert result.stop_reason == "error"
         assert "No space left" in (result.error or "")
         assert (await client.prompt("RECALL")).text == 'Earlier you said: ["alpha"]'
+
+
+async def test_what_a_command_said_at_the_end_of_its_worker_is_told_by_the_next_one(sessions: str) -> None:
+    async with worker("--session-dir", sessions) as client:
+        await client.prompt('TOOL:exec {"command": "echo begun; sleep 60", "yield_ms": 100} TELL')
+        await client.event("background", running=1)
+        path = (await client.call("get_state"))["session_file"]
+    async with worker("--session-dir", sessions) as client:
+        await client.call("switch_session", session_file=path)
+        (command,) = (await client.call("process", action="list"))["sessions"]
+        assert (command["exit_signal"], command["tail"]) == ("SIGTERM", "begun\n")
+        await client.call("process", action="clear", session_id=command["session_id"])
+        await client.call("new_session")
+        await client.call("switch_session", session_file=path)
+        assert (await client.call("process", action="list"))["sessions"] == []

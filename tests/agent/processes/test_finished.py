@@ -7,8 +7,8 @@ from agent.processes.finished import Finished, FinishedLimits
 from agent.processes.session import Session
 
 
-def ended(name: str, size: int = 0) -> Session:
-    return cast("Session", SimpleNamespace(id=name, output=SimpleNamespace(size=size)))
+def ended(name: str, size: int = 0, scope: str = "mine") -> Session:
+    return cast("Session", SimpleNamespace(id=name, scope_key=scope, output=SimpleNamespace(size=size)))
 
 
 def names(finished: Finished, now: float) -> list[str]:
@@ -43,5 +43,21 @@ def test_their_output_is_bounded_in_all_but_the_last_one_stays_whatever_its_size
 def test_one_can_be_removed_once() -> None:
     finished = Finished(FinishedLimits())
     finished.add(ended("a"), 0.0)
-    assert finished.remove("a")
-    assert not finished.remove("a")
+    assert finished.remove(ended("a"))
+    assert not finished.remove(ended("a"))
+
+
+def test_one_that_ended_in_another_worker_takes_its_place_among_the_others() -> None:
+    finished = Finished(FinishedLimits())
+    finished.add(ended("late"), 1000.0)
+    finished.add(ended("early"), 1000.0, ago=900.0)
+    finished.add(ended("too early"), 1000.0, ago=1800.0)
+    assert names(finished, 1000.0) == ["early", "late"]
+    assert names(finished, 1900.0) == ["late"]
+
+
+def test_two_conversations_may_have_given_the_same_name() -> None:
+    finished = Finished(FinishedLimits())
+    finished.add(ended("a"), 0.0)
+    finished.add(ended("a", scope="other"), 0.0)
+    assert names(finished, 0.0) == ["a", "a"]
