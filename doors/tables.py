@@ -191,6 +191,7 @@ def _gateway_lines(gateway: Record, place: str) -> list[Text]:
     """Runs, what bounds them, events, the store; loud where somebody has to do something."""
     lanes, store = gateway["lanes"], gateway["store"]
     lines = [Text(clean(f"runs      {gateway['runs']} live  {lanes['waiting']} waiting{_lanes(lanes['lanes'])}"))]
+    lines += _hold_lines(gateway["holds"])
     lines += question_lines(gateway["permissions"], place)
     lines.append(
         Text(clean(f"events    head {gateway['events']['head']}  {gateway['events']['sleeping']} readers waiting"))
@@ -204,6 +205,18 @@ def _gateway_lines(gateway: Record, place: str) -> list[Text]:
     else:
         lines.append(Text(clean(f"store     {store['rows_written']} rows written  {store['rows_waiting']} waiting")))
     return lines
+
+
+def _hold_lines(holds: Record) -> list[Text]:
+    """Who holds a worker, and who waits to."""
+    lines = []
+    for hold in holds["oldest"]:
+        has = f"worker {hold['worker']} for {span(hold['age'])}"
+        if hold["worker"] is None:
+            has = f"has waited {span(hold['age'])}, {span(hold['expires_in'])} left"
+        lines.append(Text(clean(f"hold      {short_key(hold['session'])}  {has}  by {hold['principal']}")))
+    more = holds["granted"] + holds["waiting"] - len(lines)
+    return [*lines, Text(f"          and {more} more")] if more > 0 else lines
 
 
 def _lanes(lanes: Sequence[Record]) -> str:

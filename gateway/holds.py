@@ -1,6 +1,7 @@
 """Holds: a caller has a session's worker to itself, until it gives it back or leaves."""
 
 import uuid
+from itertools import islice
 
 import msgspec
 import trio
@@ -14,20 +15,28 @@ from gateway.session_book import SessionEntry
 from gateway.sessions import Sessions
 from pool import Lease, Pool
 
-__all__ = ["Hold", "Holds"]
+__all__ = ["Hold", "Holds", "HoldsFigures"]
 
 
 class Hold:
     """One caller's hold. ``lease`` is set once the worker is granted."""
 
-    def __init__(self, principal: str, session: str) -> None:
+    def __init__(self, principal: str, session: str, timeout: float) -> None:
         self.id = uuid.uuid4().hex
         self.principal = principal
         self.session = session
+        self.since = trio.current_time()
+        """When it was asked for."""
+        self.deadline = self.since + timeout
+        """When its caller waits no more."""
         self.lease: Lease | None = None
         self.error: PoolError | None = None
         self.decided = trio.Event()
         self.given_back = trio.Event()
+
+    def left(self) -> float:
+        """Seconds until its caller waits no more."""
+        return max(0.0, self.deadline - trio.current_time())
 
 
 class HoldView(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +47,29 @@ class HoldView(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     level: str
     waited: float
+
+
+class HoldFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One hold. ``worker``: None while its caller waits for the session or for a worker; times in seconds."""
+
+    session: str
+    principal: str
+    worker: str | None
+    age: float
+    """Since it was asked for."""
+    expires_in: float | None
+    """Until its caller waits no more; None once it is granted."""
+
+
+class HoldsFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """``oldest``: at most 20 of them."""
+
+    granted: int
+    waiting: int
+    oldest: list[HoldFigures]
+
+
+_SHOWN = 20
 
 
 class Holds:
@@ -56,7 +88,8 @@ class Holds:
         session, agent, role = self._sessions.whose(request.session, request.agent, request.role, default=default)
         self._shelf.check(agent, role)
         entry = self._sessions.use(session, agent, role, source=None, run=None)
-        hold = Hold(caller.principal, session)
+        timeout = self._pool.waiting_timeout if request.timeout is None else request.timeout
+        hold = Hold(caller.principal, session, timeout)
         caller.start(lambda: self._keep(hold, request, entry))
         await hold.decided.wait()
         if hold.lease is None:
@@ -79,6 +112,12 @@ class Holds:
         hold.given_back.set()
         return hold
 
+    def figures(self) -> HoldsFigures:
+        """All holds at this moment."""
+        granted = sum(hold.lease is not None for hold in self._holds.values())
+        oldest = [_figures(hold, trio.current_time()) for hold in islice(self._holds.values(), _SHOWN)]
+        return HoldsFigures(granted=granted, waiting=len(self._holds) - granted, oldest=oldest)
+
     async def _keep(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
         self._holds[hold.id] = hold
         try:
@@ -93,12 +132,22 @@ class Holds:
     async def _hold(self, hold: Hold, request: AcquireRequest, entry: SessionEntry) -> None:
         profile = await self._shelf.of(entry)
         async with (
-            self._conductor.occupy(hold.session, priority=request.priority, timeout=request.timeout),
+            self._conductor.occupy(hold.session, priority=request.priority, timeout=hold.left()),
             self._pool.lease(
-                hold.session, profile, priority=request.priority, timeout=request.timeout, spawn=request.spawn
+                hold.session, profile, priority=request.priority, timeout=hold.left(), spawn=request.spawn
             ) as lease,
         ):
             hold.lease = lease
             self._sessions.note_transcript(hold.session)
             hold.decided.set()
             await hold.given_back.wait()
+
+
+def _figures(hold: Hold, now: float) -> HoldFigures:
+    return HoldFigures(
+        session=hold.session,
+        principal=hold.principal,
+        worker=None if hold.lease is None else hold.lease.worker_id,
+        age=now - hold.since,
+        expires_in=hold.deadline - now if hold.lease is None else None,
+    )

@@ -18,6 +18,7 @@ from gateway.holds import Hold
 from gateway.hook_runner import HookRunner
 from gateway.hooks import Drop, MessageSeen
 from gateway.ledger import Ledger
+from gateway.order import SessionOrder
 from gateway.profile_shelf import ProfileShelf
 from gateway.requests import AgentRequest
 from gateway.run import Run, RunOutcome, RunRequest, outcome_of_error
@@ -76,6 +77,7 @@ class Intake:
         self._commands = commands
         self._data_dir = data_dir
         self._start_soon = start_soon
+        self._order = SessionOrder()
         self._dedupe: Dedupe[RunKey] = Dedupe(settings.dedupe)
         self.is_closed = False
 
@@ -199,7 +201,8 @@ class Intake:
         if not self._hooks.has("message:received"):
             return address.text
         seen = MessageSeen(session=address.session, text=address.text, source=source)
-        heard = await self._hooks.filter("message:received", seen)
+        async with self._order.turn(address.session):  # a hook that takes its time must not put a later message first
+            heard = await self._hooks.filter("message:received", seen)
         return None if isinstance(heard, Drop) else heard.text
 
     def _request(

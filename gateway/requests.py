@@ -117,7 +117,10 @@ class SteerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AcquireRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``acquire``: hold a session's worker until ``release`` or the end of the connection."""
+    """``acquire``: hold a session's worker until ``release`` or the end of the connection.
+
+    ``timeout``: for the wait, both for the session and for a worker; None = ``pool.waiting_timeout``.
+    """
 
     session: SessionKey
     agent: Name | None = None

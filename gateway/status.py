@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from gateway.events import BusStatistics
+from gateway.holds import HoldsFigures
 from gateway.lanes import LanesSnapshot
 from heartbeat.cron.requests import CronFigures
 from heartbeat.delivery.records import Statistics
@@ -40,6 +41,8 @@ class GatewayFigures(msgspec.Struct, frozen=True, kw_only=True):
     sessions: int
     """Known ones."""
     lanes: LanesSnapshot
+    holds: HoldsFigures
+    """Workers that callers hold, or wait to hold."""
     permissions: list[PendingPermission]
     system_events: QueueFigures
     events: BusStatistics

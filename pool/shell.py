@@ -67,7 +67,6 @@ class Pool:
         self._stack = AsyncExitStack()
         self._lives: dict[str, WorkerLife] = {}
         self._tickets = Tickets()
-        self._execs = ExecDesk(self.session_of, self.transcript_of)
         self._attendance = Attendance()
         self._latencies = LatencyRecorder()
         self._request_ids = itertools.count(1)
@@ -81,6 +80,8 @@ class Pool:
         machine = self._machine = PoolMachine(self._settings, rng=self._rng, now=trio.current_time())
         self.explain, self.owner_of = machine.explain, machine.owner_of
         self.is_open, self.is_quiescent = machine.is_open, machine.is_quiescent
+        self.knows, self.session_of, self.transcript_of = machine.knows, machine.session_of, machine.transcript_of
+        self._execs = ExecDesk(machine.session_of, machine.transcript_of)
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self._nursery.start_soon(self._keep_time)
         return self
@@ -267,17 +268,10 @@ class Pool:
             now=now,
         )
 
-    def transcript_of(self, session: str) -> str | None:
-        """The file that keeps the session's conversation, as far as the pool knows one."""
-        return self._machine.transcript_of(session)
-
-    def knows(self, session: str) -> bool:
-        """Whether the session has a conversation or a worker, or waits for one."""
-        return self._machine.knows(session)
-
-    def session_of(self, worker: str) -> str | None:
-        """Whose conversation a worker has now; None for nobody's, and for an unknown worker."""
-        return self._machine.session_of(worker)
+    @property
+    def waiting_timeout(self) -> float:
+        """Seconds that a request without a deadline of its own waits."""
+        return self._settings.waiting_timeout
 
     def has_room(self, session: str, profile: CapabilityProfile) -> bool:
         """Whether ``lease`` with ``spawn="room"`` would be served now, at an ordinary priority; changes nothing."""

@@ -37,6 +37,7 @@ class OperatorMethods:
             runs=gateway.ledger.live,
             sessions=len(gateway.sessions),
             lanes=gateway.conductor.lanes.snapshot(),
+            holds=gateway.holds.figures(),
             permissions=gateway.permissions.snapshot(),
             system_events=gateway.system_events.figures(),
             events=gateway.bus.statistics(),

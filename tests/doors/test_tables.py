@@ -147,6 +147,14 @@ DOCUMENT: dict[str, Any] = {
             "sessions": [],
         },
         "permissions": [{"session": "ada", "call": {"id": "c1", "name": "exec", "input_preview": "ls"}}],
+        "holds": {
+            "granted": 1,
+            "waiting": 22,
+            "oldest": [
+                {"session": "ada", "principal": "uid:7", "worker": "w3", "age": 61.0, "expires_in": None},
+                {"session": "bob", "principal": "uid:7", "worker": None, "age": 5.0, "expires_in": 25.0},
+            ],
+        },
         "system_events": {"pending": 0, "sessions": 0, "injected": 0, "ignored": 0, "evicted": 0, "expired": 0},
         "events": {
             **dict.fromkeys(("last_seq", "ring_floor", "ring_bytes", "ring_sessions", "unseen", "handlers"), 0),
@@ -225,6 +233,9 @@ def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_
         "120 bound",
         "nothing survives",
         "3 live  1 waiting  lane cron 1/1, 4 waiting",
+        "ada  worker w3 for 1m01s  by uid:7",
+        "bob  has waited 5.0 s, 25 s left  by uid:7",
+        "and 21 more",
         "ada: exec ls",
         "pool approve -s ada c1",
         "3 agents  1 under way",

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolSaturated, UsageError
 from gateway.hooks import AgentBootstrap, Drop, MessageSeen
@@ -309,3 +309,23 @@ async def test_a_profile_of_the_old_settings_is_not_kept_when_they_change_while_
         await run.wait()
         profile = await world.gateway.shelf.get("ops", "default")
         assert "New words." in "\n".join(profile.hard_args)
+
+
+async def test_messages_of_a_session_keep_their_order_however_long_a_hook_takes_for_each(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async def think(message: MessageSeen) -> str:
+        await trio.sleep(2.5 - int(message.text) / 2)
+        return f"say {message.text}"
+
+    async with open_world(tmp_path, hooks={"message:received": (think,)}) as world:
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(lambda text: world.ask(text, queue="followup"), str(number))
+                await wait_all_tasks_blocked()
+            nursery.start_soon(world.ask, "4", "bob")
+            await wait_all_tasks_blocked()
+            await trio.sleep(1)
+            assert world.launcher.prompts == ["say 4"]  # of another session
+        assert world.launcher.prompts == ["say 4", *(f"say {number}" for number in range(5))]
+        assert len(world.gateway.intake._order) == 0

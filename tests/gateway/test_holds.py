@@ -264,6 +264,48 @@ async def test_a_hold_waits_no_longer_than_it_says_for_the_session_or_for_a_work
         world.assert_at_rest()
 
 
+async def test_a_hold_waits_for_session_and_worker_together_no_longer_than_it_says(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, workers=1) as world:
+        run = await world.begin("hang")
+        await world.begin("hang", "bob")
+
+        async def go_on() -> None:
+            await trio.sleep(4)
+            world.launcher.running("hang").finish()
+
+        world.nursery.start_soon(go_on)
+        with pytest.raises(AcquireTimeout):
+            await world.call("acquire", session="alice", timeout=5)
+        assert trio.current_time() == 5
+        assert not run.is_live
+
+
+async def test_a_hold_without_a_limit_of_its_own_has_the_pools_and_is_listed_while_it_waits(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await _hold(world)
+        await trio.sleep(1)
+        failed: list[float] = []
+
+        async def acquire() -> None:
+            with pytest.raises(AcquireTimeout, match="was busy for all of 30 s"):
+                await world.call("acquire", session="alice")
+            failed.append(trio.current_time())
+
+        world.nursery.start_soon(acquire)
+        await trio.sleep(2)
+        holds = (await world.call("status"))["gateway"]["holds"]
+        assert (holds["granted"], holds["waiting"]) == (1, 1)
+        held, waits = holds["oldest"]
+        assert (held["session"], held["worker"], held["age"], held["expires_in"]) == ("alice", "w1", 3, None)
+        assert (waits["session"], waits["worker"], waits["age"], waits["expires_in"]) == ("alice", None, 2, 28)
+        await trio.sleep(60)
+        assert failed == [31]
+
+
 async def test_a_hold_that_is_refused_a_place_is_told_so(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path, queue={"cap": 1, "overflow": "new"}) as world:
         await world.begin("hang")
