@@ -266,7 +266,8 @@ class Runs:
         if not line.success:
             self._refused(entry, line)
         elif entry.prompt.streaming_behavior is None:
-            self._must_ask = self._phase is Phase.STARTING
+            # a command of an extension is answered last, perhaps after the runs that it has started have ended
+            self._must_ask = self._must_ask or self._phase in (Phase.STARTING, Phase.ENDING)
         elif self._growth != entry.growth:
             self._accept(entry)
             self._must_ask = self._must_ask or self._phase is Phase.ENDING

@@ -26,6 +26,11 @@ export default function (pi) {
   pi.registerCommand("ask", { handler: async (_args, ctx) => {
     ctx.ui.notify(`answer: ${await ctx.ui.confirm("Sure?", "Really?")}`, "info");
   }});
+  pi.registerCommand("go", { handler: async (args, ctx) => {
+    pi.sendUserMessage(args);
+    await ctx.waitForIdle();
+    await new Promise((resolve) => setTimeout(resolve, 200)); // its answer is read long after the end of its run
+  }});
   pi.on("tool_call", async (event, ctx) => {
     if (!(await ctx.ui.confirm("Allow?", event.toolName))) return { block: true, reason: "not allowed" };
   });
@@ -239,6 +244,14 @@ async def test_dialogs_are_answered_by_whoever_is_there_and_cancelled_by_an_abor
             await pi.client.request("abort")
         assert results[0].stop_reason == "aborted"
         assert not pi.client.awaits_person
+
+
+async def test_a_command_of_an_extension_may_wait_for_the_run_that_it_starts(start_pi: StartPi, tmp_path: Path) -> None:
+    extension = tmp_path / "demo.ts"
+    extension.write_text(DEMO_EXTENSION)
+    async with start_pi("--no-session", "--extension", str(extension)) as pi:
+        assert (await prompt(pi.client, "/go hello")).text == "echo: hello"
+        assert (await prompt(pi.client, "RECALL")).text == "hello"
 
 
 async def test_a_pi_without_a_model_says_so(start_pi: StartPi, tmp_path: Path) -> None:

@@ -64,6 +64,18 @@ def test_a_command_of_an_extension_ends_without_a_run() -> None:
     assert not replay.is_running()
 
 
+def test_a_command_of_an_extension_that_waits_for_its_own_run_ends_with_its_answer() -> None:
+    replay = Replay()
+    replay.ask("a", "prompt", text="/go")
+    replay.say(START, assistant("hi"), END)
+    assert sent(replay) == ["prompt"], "what the command does next is not known yet"
+    replay.say(START, assistant("again"), END)
+    replay.answer("prompt")
+    replay.answer_questions()
+    assert replay.told[-2:] == ["done stop", "a: stop 'again'"]
+    assert not replay.is_running()
+
+
 def test_a_command_of_an_extension_in_a_run_is_answered_when_it_is_done() -> None:
     replay = in_a_run()
     replay.ask("b", "prompt", text="/hello", streaming_behavior="steer")
