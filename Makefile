@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+PYTHONS ?= python3.11 python3.12 python3.13
 PI_VERSION := 0.73.1
 PI := .cache/pi-$(PI_VERSION)
 UV_VERSION := 0.13.9
@@ -11,13 +12,15 @@ PIP_AUDIT_VERSION := 2.10.1
 LOCK := requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak sim mutants stress bench pi test-pi lock audit clean
+.PHONY: help demo test test-system test-pythons check lint soak sim mutants stress bench pi test-pi lock audit clean
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "pool needs Python 3.11 or newer; set PYTHON=/path/to/python3")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $(LOCK)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -34,7 +37,20 @@ lint: $(STAMP) ## ruff, ruff format, mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
 
-check: lint test stress ## What CI runs
+# Where what people hit first would show: processes, their ends, approvals, the disk. A minute and a half on two cores.
+test-system: $(STAMP) ## The demo and tests with real processes on /usr/bin/python3, and as an ordinary user where root runs it
+	PYTHON="$(abspath $(BIN))/python" JOBS="$(JOBS)" .ci/system-python tests/rpc $(addprefix tests/acceptance/test_, \
+		$(addsuffix .py, approvals failing_disk killed_supervisor supervisor supervisor_ends supervisor_store)) \
+		$(wildcard tests/acceptance/test_pool_faults_*.py)
+
+test-pythons: ## The whole suite on each of PYTHONS="python3.11 python3.12 python3.13", in environments of their own
+	@for python in $(PYTHONS); do \
+		version=$$($$python -c 'import platform; print(platform.python_version())') || exit 1; \
+		echo "Python $$version"; \
+		$(MAKE) --no-print-directory test PYTHON=$$python VENV=.cache/venv-$$version || exit 1; \
+	done
+
+check: lint test test-system stress ## What CI runs
 
 soak: $(STAMP) ## The long forms of the tests, hours of them: 300 kills of the supervisor, each load beside each fault, 1,000,000 requests
 	$(BIN)/python -m pytest -m soak

@@ -24,7 +24,7 @@ from doors.lock import DataDirLock
 from doors.notify import ServiceManager
 from doors.printer import Printer
 from doors.signals import hearing, signals_to_hear
-from errors import PoolError, first_of
+from errors import PoolError, ungrouped
 from gateway.autonomy import Autonomy, open_autonomy
 from gateway.events import EventBus
 from gateway.hook_files import installed_hooks, load_hooks
@@ -78,10 +78,8 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
         )
         share_interpreter()
         gc.freeze()  # what was imported stays: nothing that each collection has to look at again
-        try:
+        with ungrouped():
             trio.run(supervisor.run)
-        except* PoolError as group:
-            raise first_of(group) from None
         return 0
 
 

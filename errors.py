@@ -4,7 +4,8 @@ Foreign errors are translated into one of these at one edge (``raise ... from ex
 ``code`` which the control socket, the CLI and the docs share; the code outlives any rewording of the message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
     "WorkerStalled",
     "WorkerStartFailed",
     "error_from_wire",
-    "first_of",
+    "ungrouped",
 ]
 
 
@@ -209,7 +210,22 @@ def error_from_wire(code: str, message: str, details: Mapping[str, Any] | None =
     return kind(message, **fields)
 
 
-def first_of(group: BaseExceptionGroup[PoolError]) -> PoolError:
-    """The error itself; nurseries wrap it in as many groups as they are deep."""
+@contextmanager
+def ungrouped() -> Iterator[None]:
+    """Raise the ``PoolError`` itself that a nursery within the block has put into a group, or groups of groups.
+
+    Of several the first. What is no ``PoolError`` (a defect, a cancellation) takes precedence, in its group.
+    A plain ``except``: before Python 3.11.4 an error raised inside ``except*`` is put into another group.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        ours, others = group.split(PoolError)
+        if others is not None:
+            raise others from None
+        raise _first_of(ours or group) from None
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     error = group.exceptions[0]
-    return first_of(error) if isinstance(error, BaseExceptionGroup) else error
+    return _first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 import trio
 
-from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, first_of
+from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, ungrouped
 from gateway.events.translate import Translator
 from gateway.lanes.actions import StartTurn
 from gateway.leading import LeadingText
@@ -208,25 +208,24 @@ class Turn:
     async def _prompt(self, lease: Lease) -> None:
         """The prompt, with a task that keeps its deadline and one for every steer beside it."""
         try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                nursery.start_soon(self._keep_deadline)
-                over = "the turn is over"
-                try:
-                    await self._listen(lease)
-                except WorkerExited:
-                    over = "the worker has died"
-                    raise
-                finally:
-                    self._is_prompting = False
-                    self._prompt_ended.set()
-                    self._set_steerable(now=False)
-                    self._pause(now=False, why=over)
-                    self._moved.set()
-                    if self._ending is not None:
-                        nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
-        except* PoolError as group:
-            raise first_of(group) from None
+            with ungrouped():
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    nursery.start_soon(self._keep_deadline)
+                    over = "the turn is over"
+                    try:
+                        await self._listen(lease)
+                    except WorkerExited:
+                        over = "the worker has died"
+                        raise
+                    finally:
+                        self._is_prompting = False
+                        self._prompt_ended.set()
+                        self._set_steerable(now=False)
+                        self._pause(now=False, why=over)
+                        self._moved.set()
+                        if self._ending is not None:
+                            nursery.cancel_scope.cancel()  # a steer without an answer ends with the turn
         finally:
             self._nursery = None
             self._prompt_ended = trio.Event()

@@ -18,20 +18,22 @@ HEARTBEAT_OK = "HEARTBEAT_OK"
 _MEDIA = "MEDIA:"
 _LONGEST_OPENING = 64
 
-# A tag has a name, and attributes only where there is a "=": "<disk is full>" is something the agent says. Every
-# repetition is possessive (++, *+, {}+) where something else could take the same characters: nothing is tried twice.
+# A tag has a name, and attributes only where there is a "=": "<disk is full>" is something the agent says. Where
+# something else could take the same characters, a repetition gives nothing back, so that nothing is tried twice: of one
+# character it is possessive (++, *+, {}+), of a group it stands in an atomic group (?>...), since before Python 3.11.5
+# a possessive repetition of a group that can be matched in several ways matches what it should not.
 _NAME = r"[A-Za-z][A-Za-z0-9-]{0,30}+"
 _TAG = rf"</?{_NAME}(?:\s[^<>=]{{0,200}}+=[^<>]{{0,200}}+)?\s?/?>"
 _SPACE = r"(?:\s++|&(?i:nbsp);)"
-_EDGE = rf"(?:{_SPACE}|[*`~_]++|{_TAG})*+"
-_CLOSING = rf"(?:[*`~_]++|</{_NAME}\s?>|<(?i:br)\s?/?>)*+"
+_EDGE = rf"(?>(?:{_SPACE}|[*`~_]++|{_TAG})*)"
+_CLOSING = rf"(?>(?:[*`~_]++|</{_NAME}\s?>|<(?i:br)\s?/?>)*)"
 _OPENERS = r"(\[{\"'\u201c\u2018\u00ab\uff08"
 _CLOSERS = r")\]}\"'\u201d\u2019\u00bb\uff09"
-_PUNCTUATION = rf"(?:[)\]}}\"']|[^\w\s*`~<&$#@/+\\{_OPENERS}-]){{0,4}}+"
+_PUNCTUATION = rf"(?>(?:[)\]}}\"']|[^\w\s*`~<&$#@/+\\{_OPENERS}-]){{0,4}})"
 _WHOLE = rf"{HEARTBEAT_OK}(?!_*+(?!{HEARTBEAT_OK})[A-Za-z0-9])"
 
-_AT_START = re.compile(rf"(?:{_EDGE}{_WHOLE}{_CLOSING}{_PUNCTUATION}{_CLOSING}{_SPACE}*+)*+")
-_AFTER_THE_LAST = re.compile(rf"{_EDGE}(?:[^\w\s*`~]{_EDGE}){{0,4}}+")
+_AT_START = re.compile(rf"(?>(?:{_EDGE}{_WHOLE}{_CLOSING}{_PUNCTUATION}{_CLOSING}(?>{_SPACE}*))*)")
+_AFTER_THE_LAST = re.compile(rf"{_EDGE}(?>(?:[^\w\s*`~]{_EDGE}){{0,4}})")
 _ENDS_IN_A_WORD = re.compile(r"[A-Za-z0-9]_{0,3}\Z")
 _PAIRS = (
     (re.compile(r"\s*+(?:`{3}|~{3})"), re.compile(r"(?:`{3,}|~{3,})[\w+-]{0,20}\s{1,2}\Z")),

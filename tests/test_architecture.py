@@ -164,6 +164,20 @@ def test_no_file_is_longer_than_can_be_read_in_one_go() -> None:
     assert long == set(LONGER_FILES)
 
 
+def test_nothing_is_raised_within_except_star() -> None:
+    """Before Python 3.11.4 what is raised there arrives in a group: ``with errors.ungrouped()`` is what to use."""
+    raising = [
+        f"{path.relative_to(ROOT)}:{statement.lineno}"
+        for path in python_files()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.TryStar)
+        for handler in node.handlers
+        for statement in ast.walk(handler)
+        if isinstance(statement, ast.Raise)
+    ]
+    assert raising == []
+
+
 def test_no_module_keeps_a_place_to_be_filled() -> None:
     """Module-level state outlives every ``async with``: no ``global``, no empty container that waits for content."""
     found = [
@@ -241,7 +255,20 @@ def test_ci_runs_the_check_of_the_makefile() -> None:
     assert re.search(r"^exec make check$", script.read_text(), re.MULTILINE)
     prerequisites = re.search(r"^check:([^#\n]*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert prerequisites is not None
-    assert {"lint", "test"} <= set(prerequisites[1].split())
+    assert {"lint", "test", "test-system"} <= set(prerequisites[1].split())
+
+
+def test_ci_runs_the_demo_and_real_processes_on_the_systems_python_as_an_ordinary_user() -> None:
+    """Before Python 3.11.5, which Debian 12 has, things went wrong that no other version shows."""
+    recipe = re.search(r"^test-system:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    assert {".ci/system-python", "tests/rpc", "tests/acceptance/test_pool_faults_*.py)"} <= set(recipe[1].split())
+    script = ROOT / ".ci" / "system-python"
+    assert os.access(script, os.X_OK)
+    text = script.read_text()
+    assert re.search(r"^system=/usr/bin/python3$", text, re.MULTILINE)
+    assert "setpriv --reuid=nobody" in text
+    assert re.search(r'^"\$\{as_user\[@\]\}" pool demo$', text, re.MULTILINE)
 
 
 def test_every_mark_of_a_test_is_declared() -> None:

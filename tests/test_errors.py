@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import errors
-from errors import PoolError, WorkerExited, error_from_wire, first_of
+from errors import PoolError, WorkerExited, error_from_wire, ungrouped
 from tests.house import modules_of, rooms, tree_of
 
 CODES = {
@@ -45,7 +45,7 @@ names = st.text() | st.sampled_from(["message", "self", "code", "retry_after"])
 
 def test_every_error_keeps_its_code() -> None:
     assert {kind.__name__: kind.code for kind in KINDS} == CODES
-    assert set(CODES) | {"error_from_wire", "first_of"} == set(errors.__all__)
+    assert set(CODES) | {"error_from_wire", "ungrouped"} == set(errors.__all__)
 
 
 def test_no_two_errors_of_the_house_have_the_same_code() -> None:
@@ -131,9 +131,15 @@ def test_a_subscriber_that_was_cut_off_knows_where_to_resume() -> None:
 
 def test_the_error_in_the_groups_of_nurseries_is_found_however_deep_it_is() -> None:
     error = PoolError("full")
-    found: list[PoolError] = []
-    try:
-        raise ExceptionGroup("outer", [ExceptionGroup("inner", [error])])
-    except* PoolError as group:
-        found.append(first_of(group))
-    assert found == [error]
+    with pytest.raises(PoolError) as caught, ungrouped():
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [error]), PoolError("closed")])
+    assert caught.value is error
+
+
+def test_what_is_no_error_of_ours_takes_precedence_in_a_group() -> None:
+    with pytest.raises(ExceptionGroup) as caught, ungrouped():
+        raise ExceptionGroup("outer", [PoolError("full"), ExceptionGroup("inner", [ValueError("a defect")])])
+    assert caught.value.split(PoolError)[0] is None
+    assert caught.group_contains(ValueError, match="a defect", depth=2)
+    with pytest.raises(ValueError, match="no group"), ungrouped():
+        raise ValueError("no group")

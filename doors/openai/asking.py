@@ -20,7 +20,7 @@ from doors.openai.conversation import Prompt, news_prompt, whole_prompt
 from doors.openai.forgetting import Forgetting
 from doors.openai.places import Place
 from doors.openai.requests import ChatRequest
-from errors import Conflict, PoolClosed, PoolError, UsageError, error_from_wire, first_of
+from errors import Conflict, PoolClosed, PoolError, UsageError, error_from_wire, ungrouped
 from gateway.run import DoneReason, RunOutcome
 
 __all__ = ["Asking", "Question"]
@@ -85,14 +85,11 @@ class Asking:
     async def _follow(self, receive: Receive, take: Take | None, *, knows: bool) -> RunOutcome | None:
         outcome = None
         caller = HttpCaller(self._identity, uuid.uuid4().hex, take=take)
-        try:
-            with self._services.closing.scope() as closing:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
-                    outcome = await self._prompt(caller, knows=knows)
-                    nursery.cancel_scope.cancel()
-        except* PoolError as group:
-            raise first_of(group) from None
+        with ungrouped(), self._services.closing.scope() as closing:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
+                outcome = await self._prompt(caller, knows=knows)
+                nursery.cancel_scope.cancel()
         if closing.cancelled_caught and outcome is None:
             raise PoolClosed("the supervisor closed before the run had ended", cut_short=True)
         return outcome
