@@ -13,6 +13,7 @@ __all__ = [
     "Conflict",
     "InternalError",
     "NestedSaturated",
+    "NoWorker",
     "PoolClosed",
     "PoolError",
     "PoolSaturated",
@@ -166,6 +167,12 @@ class NestedSaturated(PoolSaturated):
     """A run whose ancestor holds a worker found none; it fails at once, since waiting could dead-lock."""
 
     code = "nested_saturated"
+
+
+class NoWorker(PoolSaturated):
+    """No worker that runs fits, and the request may start none, although there is room for one."""
+
+    code = "no_worker"
 
 
 class AcquireTimeout(PoolError):

@@ -229,6 +229,8 @@ def _lanes(lanes: Sequence[Record]) -> str:
 
 def _worker_state(worker: Record) -> Text:
     state = _state("suspended" if worker.get("suspended") else worker["state"])
+    if worker["stray_lines"]:
+        state = Text.assemble(state, (f", {worker['stray_lines']} stray lines", "yellow"))
     return Text.assemble(state, (", retiring", "dim")) if worker.get("retiring") else state
 
 

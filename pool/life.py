@@ -80,17 +80,16 @@ class WorkerLife:
         """Whether the conversation that it was given last is this session's."""
         return self.conversation is not None and self.conversation.session == session
 
-    def contamination(self) -> tuple[int, list[bytes]]:
-        """How many lines it printed that were no message, and the last few of them."""
-        if self._worker is None:
-            return 0, []
-        return self._worker.client.statistics().contaminated, self._worker.client.contamination()
+    @property
+    def stray_lines(self) -> int:
+        """How many lines it printed that were no message."""
+        return 0 if self._worker is None else self._worker.client.statistics().contaminated
 
     def tell_contamination(self, tell: Callable[[str, dict[str, Any]], None]) -> None:
         """What it printed that was no message belongs into the log: it is the first thing to look at."""
-        lines, samples = self.contamination()
-        if lines:
-            last = samples[-1].decode(errors="replace") if samples else None
+        lines = self.stray_lines
+        if lines and (samples := self.worker.client.contamination()):
+            last = samples[-1].decode(errors="replace")
             tell("worker_contaminated", {"worker": self.id, "lines": lines, "last": last})
         if self.ends_dropped:
             tell("exec_exits_dropped", {"worker": self.id, "dropped": self.ends_dropped})

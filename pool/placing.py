@@ -36,7 +36,7 @@ class Placing:
             return
         if spawn is not True:
             if not self._place_at_once(waiter):
-                state.reject(waiter, refusals.saturated(state.figures(), "nothing fits right now", state.retry_after))
+                state.reject(waiter, self._nothing_now(waiter))
             return
         if not self._admit(waiter):
             return
@@ -59,6 +59,14 @@ class Placing:
             state.wait(waiter, WaiterState.QUEUED)
             return True
         return self._rebind_now(waiter)
+
+    def _nothing_now(self, waiter: Waiter) -> PoolSaturated:
+        """Why a request that does not wait is not served: trying again helps only where the pool is full."""
+        state = self._state
+        is_parked = waiter.session.state is SessionState.PARKED
+        if is_parked and state.mode is Mode.RUNNING and self._starts.has_room(waiter.kind, state.now):
+            return refusals.none_started(state.figures(), waiter.session.key)
+        return refusals.saturated(state.figures(), "nothing fits right now", state.retry_after)
 
     def has_room(self, session: Session | None, profile: CapabilityProfile, now: float) -> bool:
         """Whether ``place`` would serve a request with ``spawn="room"``, or start a worker for it."""

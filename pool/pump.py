@@ -219,7 +219,9 @@ class Pump:
         elif gate is state.waiting.full and not (waiter.nested or self._starts.has_token_to_spare()):
             return state.waiting.tokens  # nobody stops for a start that is not allowed yet
         elif not self._make_room(kind, gate):
-            return gate
+            if gate is kind.gate or not _is_trial(kind):
+                return gate
+            state.reject(waiter, refusals.no_trial(state.figures(), kind))
         self._again(line)
         return None
 
@@ -259,7 +261,7 @@ class Pump:
             return False
         if spare > 0 and starts.claim(kind, state.stopping):
             return True
-        if spare < 0 or not candidates:
+        if spare < 0 or not candidates or _is_trial(kind):
             return False
         self._evict(next(iter(candidates)), kind)
         return True
@@ -317,6 +319,10 @@ class Pump:
         if promised[kind] <= kind.covered:
             return False
         gate = kind.lines[True].gate
-        trial = kind.budget.state is BreakerState.HALF_OPEN
-        delayed = gate is self._state.waiting.tokens or (gate is kind.gate and (trial or not kind.budget.broken))
+        delayed = gate is self._state.waiting.tokens or (gate is kind.gate and not kind.budget.broken)
         return not (delayed and len(self._state.workers) < self._state.settings.max)
+
+
+def _is_trial(kind: Kind) -> bool:
+    """Whether a start of the kind would try out what has failed again and again: no healthy worker stops for it."""
+    return kind.budget.state is BreakerState.HALF_OPEN

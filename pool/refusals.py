@@ -1,11 +1,30 @@
 """The errors a request can end with: what failed, what to do, and the pool's figures at that moment."""
 
-from errors import AcquireTimeout, NestedSaturated, PoolClosed, PoolError, PoolSaturated, ProfileBroken, ResumeFailed
+from errors import (
+    AcquireTimeout,
+    NestedSaturated,
+    NoWorker,
+    PoolClosed,
+    PoolError,
+    PoolSaturated,
+    ProfileBroken,
+    ResumeFailed,
+)
 from pool.records import Kind, Session
 from pool.snapshot import Figures
 from pool.waiting import Waiter
 
-__all__ = ["broken", "closed", "nested_saturated", "no_room", "resume_failed", "saturated", "timed_out"]
+__all__ = [
+    "broken",
+    "closed",
+    "nested_saturated",
+    "no_room",
+    "no_trial",
+    "none_started",
+    "resume_failed",
+    "saturated",
+    "timed_out",
+]
 
 
 def saturated(figures: Figures, why: str, retry_after: float) -> PoolSaturated:
@@ -22,6 +41,16 @@ def no_room(figures: Figures, kind: Kind, retry_after: float) -> PoolSaturated:
     last = kind.budget.last_error
     why = f"its worker did not start: {last}" if last else "the pool has no room left for another worker"
     return saturated(figures, why, retry_after)
+
+
+def none_started(figures: Figures, session: str) -> NoWorker:
+    """There is room for another worker, and the request may start none."""
+    return NoWorker(
+        f"no worker that runs now fits session {session!r}, and the request may start none, although there is room "
+        f"(spawn = false); ask with spawn = true ({figures})",
+        session=session,
+        figures=_plain(figures),
+    )
 
 
 def nested_saturated(figures: Figures) -> NestedSaturated:
@@ -49,11 +78,20 @@ def closed(figures: Figures, mode: str) -> PoolClosed:
 
 def broken(figures: Figures, kind: Kind, now: float) -> ProfileBroken:
     """The profile's breaker is open."""
-    last = kind.budget.last_error
     retry_after = max(0.0, kind.budget.opened_until - now)
+    return _broken(figures, kind, f"next trial in {retry_after:.1f} s", retry_after)
+
+
+def no_trial(figures: Figures, kind: Kind) -> ProfileBroken:
+    """The profile's breaker is half-open, and there is no room for a trial."""
+    return _broken(figures, kind, "a trial needs room, and stops no other worker for it", None)
+
+
+def _broken(figures: Figures, kind: Kind, then: str, retry_after: float | None) -> ProfileBroken:
+    last = kind.budget.last_error
     return ProfileBroken(
         f"workers of profile {kind.profile.agent}/{kind.profile.role} ({kind.profile.short}) fail to start; "
-        f"next trial in {retry_after:.1f} s; last failure: {last} ({figures})",
+        f"{then}; last failure: {last} ({figures})",
         retry_after=retry_after,
         stderr_tail=last.stderr_tail if last else None,
         profile=kind.profile.short,

@@ -64,6 +64,8 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     cpu: float | None
     suspended: bool
     last_ping: float | None
+    stray_lines: int
+    """Lines on its stdout that were no message, so far."""
     retiring: str | None
 
 
@@ -166,5 +168,6 @@ def _worker(worker: WorkerFigures, life: WorkerLife | None, now: float) -> Worke
         cpu=facts.cpu,
         suspended=facts.suspended,
         last_ping=None if life is None or life.health.last_ping is None else now - life.health.last_ping,
+        stray_lines=0 if life is None else life.stray_lines,
         retiring=worker.retiring,
     )

@@ -18,6 +18,7 @@ CODES = {
     "Conflict": "conflict",
     "InternalError": "internal",
     "NestedSaturated": "nested_saturated",
+    "NoWorker": "no_worker",
     "PoolClosed": "pool_closed",
     "PoolError": "pool_error",
     "PoolSaturated": "saturated",

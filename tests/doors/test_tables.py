@@ -32,6 +32,7 @@ def worker(name: str, **others: Any) -> dict[str, Any]:
         "cpu": 3.2,
         "suspended": False,
         "last_ping": 4.2,
+        "stray_lines": 0,
         "retiring": None,
     }
     return base | others
@@ -108,7 +109,10 @@ DOCUMENT: dict[str, Any] = {
         "refused": 0,
         "cancelled": 2,
     },
-    "workers": [worker("w1", state="leased", session="ada", turn_age=12.0), worker("w2", suspended=True)],
+    "workers": [
+        worker("w1", state="leased", session="ada", turn_age=12.0),
+        worker("w2", suspended=True, stray_lines=3),
+    ],
     "waiting": [waiter()],
     "sessions": [
         session("ada", state="active", worker="w1", holds=1, transcript="/t"),
@@ -223,7 +227,7 @@ def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_
         "pool paused  4/4 workers  2 leased",
         "up 1d02h",
         "w1",
-        "suspended",
+        "suspended, 3 stray lines",
         "ada",
         "all 4 workers",
         "a1b2c3d4",

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from errors import AcquireTimeout, PoolError, PoolSaturated, UsageError
+from errors import AcquireTimeout, NoWorker, PoolError, PoolSaturated, UsageError
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import World, open_world
 
@@ -234,7 +234,7 @@ async def test_a_message_for_another_session_is_no_message_for_the_held_one(
         ({"role": "nothing"}, UsageError, "nothing"),
         ({"session": "agent:"}, UsageError, "no session key"),
         ({"role": "writer"}, PoolError, "boom|start"),
-        ({"spawn": False}, PoolSaturated, "nothing fits"),
+        ({"spawn": False}, NoWorker, "may start none, although there is room"),
     ],
 )
 async def test_a_hold_that_cannot_be_had_leaves_the_session_free(

@@ -35,7 +35,9 @@ async def test_limits_that_are_refused_change_nothing(autojump_clock: MockClock)
         assert await say(pool, "s", "hello") == "hello"
 
 
-async def test_lines_that_were_no_messages_are_told_when_their_worker_ends(autojump_clock: MockClock) -> None:
+async def test_lines_that_were_no_messages_are_counted_as_they_come_and_told_when_their_worker_ends(
+    autojump_clock: MockClock,
+) -> None:
     told: list[tuple[str, dict[str, Any]]] = []
     pool = Pool(
         PoolSettings(min=0, max=1),
@@ -46,6 +48,7 @@ async def test_lines_that_were_no_messages_are_told_when_their_worker_ends(autoj
     )
     async with pool:
         assert await say(pool, "s", "garbage") == "garbage"
+        assert [worker.stray_lines for worker in pool.statistics().workers] == [1]
     (contaminated,) = [data for event, data in told if event == "worker_contaminated"]
     assert contaminated == {"worker": "w1", "lines": 1, "last": "this is no message"}
 
