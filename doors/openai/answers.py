@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 
 from doors.openai.places import Place
+from doors.openai.refusals import error_body
+from errors import PoolError
 from gateway.run import DoneReason, RunOutcome
 from wire.messages import TokenUsage
 
-__all__ = ["DONE", "WAITING", "Chunks", "completion", "message"]
+__all__ = ["DONE", "WAITING", "Chunks", "calls_of", "completion", "message"]
 
 DONE = b"data: [DONE]\n\n"
 WAITING = b": waiting\n\n"
@@ -23,7 +25,7 @@ Json = dict[str, Any]
 
 def completion(outcome: RunOutcome, place: Place, *, model: str, created: int) -> Json:
     """The whole answer."""
-    calls = _calls(outcome.calls, place)
+    calls = calls_of(outcome.calls, place)
     said: Json = {"role": "assistant", "content": outcome.text if outcome.text or not calls else None, "refusal": None}
     if calls:
         said["tool_calls"] = calls
@@ -55,9 +57,13 @@ class Chunks:
         """More of the answer."""
         return self._chunk({"content": text})
 
+    def failed(self, error: PoolError) -> bytes:
+        """The last message of a stream that fails."""
+        return message(error_body(error))
+
     def end(self, outcome: RunOutcome) -> bytes:
         """The last messages."""
-        calls = [{"index": index, **call} for index, call in enumerate(_calls(outcome.calls, self._place))]
+        calls = [{"index": index, **call} for index, call in enumerate(calls_of(outcome.calls, self._place))]
         messages = [self._chunk({"tool_calls": calls})] if calls else []
         messages.append(self._chunk({}, finish_of(outcome)))
         if self._includes_usage:
@@ -80,7 +86,8 @@ def message(data: bytes) -> bytes:
     return b"data: %b\n\n" % data
 
 
-def _calls(calls: Sequence[Json], place: Place) -> list[Json]:
+def calls_of(calls: Sequence[Json], place: Place) -> list[Json]:
+    """The calls as a client is told of them."""
     return [
         {
             "id": place.call_out(call["id"]),

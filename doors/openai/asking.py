@@ -1,7 +1,8 @@
-"""One request for a completion on its way through the pool: its run begun, followed, and what becomes of it afterwards.
+"""One request for an answer on its way through the pool: its run begun, followed, and what becomes of it afterwards.
 
 What its peer leaves behind depends on ``http.abort_on_disconnect``. A request never has its words put into a turn that
-runs already: it waits for it, and has one of its own.
+runs already: it waits for it, and has one of its own. An answer that is not what was asked for is asked for once more,
+in a second run.
 """
 
 import uuid
@@ -17,11 +18,15 @@ from doors.http.caller import HttpCaller
 from doors.http.services import Services
 from doors.http.watching import until_gone
 from doors.openai.conversation import Prompt, news_prompt, whole_prompt
+from doors.openai.fitting import correction, misfit, shown, together
 from doors.openai.forgetting import Forgetting
-from doors.openai.places import Place
-from doors.openai.requests import ChatRequest
+from doors.openai.model_input import ModelInput
+from doors.openai.places import Place, is_stored, second_run_of
+from doors.openai.refusals import PreviousLost, UnfitAnswer
+from doors.openai.schemas import Schemas
 from errors import Conflict, PoolClosed, PoolError, UsageError, error_from_wire, ungrouped
 from gateway.run import DoneReason, RunOutcome
+from wire.messages import AnswerOptions
 
 __all__ = ["Asking", "Question"]
 
@@ -32,7 +37,7 @@ _LONGEST_WAIT_MS = 86_400_000
 class Question(NamedTuple):
     """What is asked, by whom, and where."""
 
-    request: ChatRequest
+    request: ModelInput
     place: Place
     identity: Identity
 
@@ -40,10 +45,17 @@ class Question(NamedTuple):
 class Asking:
     """Used once."""
 
-    def __init__(self, services: Services, forgetting: Forgetting, question: Question) -> None:
+    def __init__(self, services: Services, forgetting: Forgetting, schemas: Schemas, question: Question) -> None:
         self._services = services
         self._forgetting = forgetting
+        self._schemas = schemas
         self._request, self._place, self._identity = question
+        self._run_id = self._place.run
+
+    @property
+    def wanted(self) -> AnswerOptions:
+        """What the answer is to be."""
+        return self._request.answer
 
     async def answer(self, receive: Receive, take: Take | None = None) -> RunOutcome | None:
         """The outcome of a run that has ended well; None where the peer has left. ``take`` gets its events.
@@ -72,13 +84,24 @@ class Asking:
         try:
             view: Any = await self._call("sessions.get", {"session": session})
         except UsageError:
-            return False  # there is none: the key itself was looked at before
-        if view.transcript is None:
+            view = None  # there is none: the key itself was looked at before
+        if self._place.continues is not None:
+            self._check_previous(view)
+        if view is None or view.transcript is None:
             return False
         if view.agent != self._request.model:
             text = f"session {session} is a conversation with {view.agent!r}; name another session to ask another agent"
             raise UsageError(text, param="model")
         return True
+
+    def _check_previous(self, view: Any) -> None:
+        """Raise PreviousLost where the session is gone, or one of this door's own has been continued since."""
+        place = self._place
+        if view is None or view.transcript is None:
+            raise PreviousLost("its conversation is not kept any more; send the whole of it")
+        runs = {run for first in (place.run, place.continues) if first for run in (first, second_run_of(first))}
+        if place.is_ours and view.last_run not in runs:
+            raise PreviousLost("it has been continued already, and only the latest response of a conversation can be")
 
     # --- the run ----------------------------------------------------------------------------------------------------
 
@@ -88,7 +111,7 @@ class Asking:
         with ungrouped(), self._services.closing.scope() as closing:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_cancel_when_gone, receive, nursery.cancel_scope)
-                outcome = await self._prompt(caller, knows=knows)
+                outcome = await self._fitting(await self._prompt(caller, knows=knows))
                 nursery.cancel_scope.cancel()
         if closing.cancelled_caught and outcome is None:
             raise PoolClosed("the supervisor closed before the run had ended", cut_short=True)
@@ -99,7 +122,7 @@ class Asking:
         try:
             return await self._run(caller, knows=knows)
         except Conflict:
-            if not self._place.is_keyed:
+            if not self._place.is_keyed or self._place.continues is not None:
                 raise
         return await self._run(caller, knows=not knows)
 
@@ -108,31 +131,34 @@ class Asking:
         outcome: RunOutcome = await self._services.call("prompt", self._params(prompt), caller)
         return outcome
 
+    async def _fitting(self, outcome: RunOutcome) -> RunOutcome:
+        """The outcome as it is shown, or that of a second run in its place. Raises UnfitAnswer."""
+        first = shown(outcome, self.wanted)
+        problem = await misfit(first, self.wanted, self._schemas)
+        if problem is None:
+            return first
+        self._run_id = self._place.second_run
+        params = self._params(Prompt(correction(self.wanted, problem), [], []))
+        second = shown(await self._call("prompt", params), self.wanted)
+        problem = await misfit(second, self.wanted, self._schemas)
+        if problem is not None:
+            raise UnfitAnswer(self._request.model, problem)
+        return together(first, second)
+
     def _params(self, prompt: Prompt) -> dict[str, Any]:
         place = self._place
         results = [{"tool_use_id": place.call_in(call), "content": content} for call, content in prompt.results]
         return {
             "session": place.session,
-            "run": place.run,
+            "run": self._run_id,
             "agent": self._request.model,
             "text": prompt.text,
             "images": prompt.images,
-            "client_tools": self._tools(),
+            "client_tools": self._request.tools,
             "tool_results": results,
+            "answer": None if self.wanted == AnswerOptions() else self.wanted,
             "queue": "followup",
         }
-
-    def _tools(self) -> list[dict[str, Any]]:
-        if self._request.tool_choice == "none":
-            return []
-        return [
-            {
-                "name": tool.function.name,
-                "description": tool.function.description or "",
-                "parameters": tool.function.parameters or {"type": "object", "properties": {}},
-            }
-            for tool in self._request.tools or ()
-        ]
 
     async def _call(self, method: str, params: dict[str, Any]) -> Any:
         return await self._services.call(method, params, HttpCaller(self._identity, uuid.uuid4().hex))
@@ -142,7 +168,7 @@ class Asking:
     def _settle(self, outcome: RunOutcome) -> None:
         if not self._place.is_ours:
             return
-        if outcome.reason is DoneReason.TOOL_CALLS:
+        if is_stored(self._place.session) or outcome.reason is DoneReason.TOOL_CALLS:
             self._forgetting.keep(self._place.session)
         else:
             self._forgetting.at_once(self._place.session)
@@ -157,15 +183,18 @@ class Asking:
             self._forgetting.at_once(self._place.session)
 
     def _settle_left(self) -> None:
-        self._forgetting.after(self._end_alone, self._place.session if self._place.is_ours else None)
+        is_over = self._place.is_ours and self._place.continues is None
+        self._forgetting.after(self._end_alone, self._place.session if is_over else None)
+        if self._place.is_ours and not is_over:
+            self._forgetting.keep(self._place.session)
 
     async def _end_alone(self) -> None:
         """Until the run has ended of which nobody hears any more; it need not have been begun."""
         place = self._place
         if self._services.settings.abort_on_disconnect:
-            await self._call("abort", {"session": place.session, "run": place.run})
-        if place.is_ours:
-            params = {"session": place.session, "run_id": place.run, "timeout_ms": _LONGEST_WAIT_MS}
+            await self._call("abort", {"session": place.session, "run": self._run_id})
+        if place.is_ours and place.continues is None:
+            params = {"session": place.session, "run_id": self._run_id, "timeout_ms": _LONGEST_WAIT_MS}
             while not isinstance(await self._call("agent.wait", params), RunOutcome):
                 pass
 

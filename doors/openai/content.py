@@ -25,7 +25,7 @@ class Pictures:
         url = part.image_url if isinstance(part.image_url, str) else part.image_url.url if part.image_url else ""
         head = _DATA_URL.match(url)
         if head is None:
-            text = "images are passed as data URLs (data:image/png;base64,...); none are fetched from elsewhere"
+            text = "images are passed as data URLs (data:image/png;base64,...); an image elsewhere is not fetched"
             raise UsageError(f"{where}: {text}", param=where)
         data = url[head.end() :]
         try:
@@ -38,8 +38,8 @@ class Pictures:
         return f"[image {len(self.found)}]"
 
 
-def text_of(message: ChatMessage, number: int, pictures: Pictures | None, *, marks: bool = True) -> str:
-    """All that a message says; ``number``: which of them it is. Where ``pictures`` is None it may hold no images.
+def text_of(message: ChatMessage, place: str, pictures: Pictures | None, *, marks: bool = True) -> str:
+    """All that a message says; where ``pictures`` is None it may hold no images. ``place``: where in the request it is.
 
     ``marks``: say in the text where an image stood. Raises UsageError for parts of another kind.
     """
@@ -47,7 +47,7 @@ def text_of(message: ChatMessage, number: int, pictures: Pictures | None, *, mar
         return message.content or ""
     texts = []
     for index, part in enumerate(message.content):
-        where = f"messages[{number}].content[{index}]"
+        where = f"{place}.content[{index}]"
         match part.type:
             case "text":
                 texts.append(part.text)

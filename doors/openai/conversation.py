@@ -11,7 +11,8 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from doors.openai.content import Pictures, text_of
-from doors.openai.requests import ChatMessage, ChatRequest
+from doors.openai.model_input import ModelInput, Placed
+from doors.openai.requests import ChatMessage
 from errors import UsageError
 from wire.messages import ImageContent
 
@@ -19,7 +20,8 @@ __all__ = ["Prompt", "Result", "answered_calls", "news_prompt", "whole_prompt"]
 
 _INSTRUCTING = ("system", "developer")
 _GO_ON = "Go on from here: the results of the tools stand above."
-_Numbered = tuple[int, ChatMessage]
+_INSTRUCTIONS = "Instructions:"
+_QUESTION = "Now answer this:"
 
 
 class Result(NamedTuple):
@@ -40,25 +42,32 @@ class Prompt(NamedTuple):
 class _Parts(NamedTuple):
     """A conversation, each message with its place."""
 
-    instructions: list[_Numbered]
-    past: list[_Numbered]
-    new: list[_Numbered]
+    instructions: Sequence[Placed]
+    past: Sequence[Placed]
+    new: Sequence[Placed]
 
 
-def answered_calls(request: ChatRequest) -> list[str]:
+def answered_calls(request: ModelInput) -> list[str]:
     """The ids of the calls to which the request brings results."""
     return [message.tool_call_id for _, message in _parts(request).new if message.role == "tool"]
 
 
-def news_prompt(request: ChatRequest) -> Prompt:
+def news_prompt(request: ModelInput) -> Prompt:
     """For a session that knows the conversation so far. Raises UsageError."""
-    new, pictures = _parts(request).new, Pictures()
+    instructions, past, new = _parts(request)
+    pictures = Pictures()
     texts = [text_of(message, at, pictures, marks=False) for at, message in new if message.role != "tool"]
     results = [Result(_answered(message, at), text_of(message, at, None)) for at, message in new if _is_tool(message)]
-    return Prompt("\n\n".join(text for text in texts if text), pictures.found, results)
+    asked = [text for text in texts if text]
+    if request.all_is_new:
+        _refuse_what_was_said_before(past)
+        if instructions:
+            told = [text_of(message, at, None) for at, message in instructions]
+            asked = [_INSTRUCTIONS, *told, *([_QUESTION, *asked] if asked else [])]
+    return Prompt("\n\n".join(asked), pictures.found, results)
 
 
-def whole_prompt(request: ChatRequest) -> Prompt:
+def whole_prompt(request: ModelInput) -> Prompt:
     """For a session that knows nothing yet. Raises UsageError."""
     instructions, past, new = _parts(request)
     pictures = Pictures()
@@ -69,9 +78,9 @@ def whole_prompt(request: ChatRequest) -> Prompt:
     said = [text for at, message in (*past, *tools) for text in _told(message, at, pictures, calls)]
     asked = [text_of(message, at, pictures) for at, message in new if not _is_tool(message)]
     sections = {
-        "Instructions:": [text_of(message, at, None) for at, message in instructions],
+        _INSTRUCTIONS: [text_of(message, at, None) for at, message in instructions],
         "The conversation so far:": said,
-        "Now answer this:": [text for text in asked if text] or [_GO_ON],
+        _QUESTION: [text for text in asked if text] or [_GO_ON],
     }
     texts = ["\n\n".join([heading, *texts]) for heading, texts in sections.items() if texts]
     return Prompt("\n\n".join(texts), pictures.found, [])
@@ -80,25 +89,37 @@ def whole_prompt(request: ChatRequest) -> Prompt:
 # --- the parts --------------------------------------------------------------------------------------------------------
 
 
-def _parts(request: ChatRequest) -> _Parts:
-    numbered = list(enumerate(request.messages))
-    instructions = list(takewhile(lambda pair: pair[1].role in _INSTRUCTING, numbered))
-    rest = numbered[len(instructions) :]
+def _parts(request: ModelInput) -> _Parts:
+    instructions = list(takewhile(lambda pair: pair[1].role in _INSTRUCTING, request.messages))
+    rest = request.messages[len(instructions) :]
     begin = next((at + 1 for at in range(len(rest) - 1, -1, -1) if rest[at][1].role == "assistant"), 0)
     new = rest[begin:]
     if not any(message.role in ("user", "tool") for _, message in new):
         text = "there is nothing to answer: the last message must be one of the user, or the result of a tool"
-        raise UsageError(text, param="messages")
+        raise UsageError(text, param=_list_of(request))
     return _Parts(instructions, rest[:begin], new)
+
+
+def _list_of(request: ModelInput) -> str:
+    """What the request calls its list of messages."""
+    return request.messages[0][0].partition("[")[0] if request.messages else "input"
+
+
+def _refuse_what_was_said_before(past: Iterable[Placed]) -> None:
+    """Messages of others in front of the assistant's own would be left out."""
+    for place, message in past:
+        if message.role != "assistant":
+            text = "beside previous_response_id there is only what is new, and nothing in front of an older answer"
+            raise UsageError(f"{place}: {text}", param=place)
 
 
 def _is_tool(message: ChatMessage) -> bool:
     return message.role == "tool"
 
 
-def _answered(message: ChatMessage, at: int) -> str:
+def _answered(message: ChatMessage, at: str) -> str:
     if not message.tool_call_id:
-        raise UsageError("a message of a tool says which call it answers", param=f"messages[{at}].tool_call_id")
+        raise UsageError("a message of a tool says which call it answers", param=f"{at}.tool_call_id")
     return message.tool_call_id
 
 
@@ -106,7 +127,7 @@ def _names_of_calls(messages: Iterable[ChatMessage]) -> dict[str, str]:
     return {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
 
 
-def _told(message: ChatMessage, at: int, pictures: Pictures, calls: dict[str, str]) -> Iterator[str]:
+def _told(message: ChatMessage, at: str, pictures: Pictures, calls: dict[str, str]) -> Iterator[str]:
     """A message as a report of it: who said it, what was called, what came of it."""
     if _is_tool(message):
         yield f"Result of {calls.get(_answered(message, at), 'a tool')}: {text_of(message, at, None)}"

@@ -1,10 +1,11 @@
 """Sessions that this door has made for one request are forgotten: when it has been answered, or its run has ended.
 
-One whose agent waits for results of the client's tools is kept for ten minutes; so are those that an earlier life of
-the supervisor has left.
+One whose agent waits for results of the client's tools is kept for ten minutes, one that ``previous_response_id`` may
+name for thirty days after its last use; so are those that an earlier life of the supervisor has left.
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,13 +15,14 @@ from doors.http.access import Identity
 from doors.http.caller import HttpCaller
 from doors.http.scopes import Scope
 from doors.http.services import Services
-from doors.openai.places import OWN_SESSION
+from doors.openai.places import OWN_SESSION, is_stored
 from errors import PoolError, UsageError
 
 __all__ = ["Forgetting"]
 
-_KEPT_SECONDS = 600.0
-_MOST_KEPT = 1000
+_KEPT_SECONDS = {False: 600.0, True: 30 * 86400.0}
+_MOST_KEPT = {False: 1000, True: 2000}
+"""By whether it is stored."""
 _OURSELVES = Identity("openai", Scope.ADMIN, approvals=False)
 _logger = logging.getLogger("pool.http")
 
@@ -32,8 +34,8 @@ class Forgetting:
         self._services = services
         self._caller = HttpCaller(_OURSELVES, "openai")
         self._nursery: trio.Nursery | None = None
-        self._kept: dict[str, trio.CancelScope] = {}
-        """Those that wait for a client, the one that waits longest first."""
+        self._kept: dict[bool, dict[str, trio.CancelScope]] = {False: {}, True: {}}
+        """Those that wait for a client, the one that waits longest first; those that are stored apart."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Forget in time, until cancelled. What is left then is the next life's."""
@@ -52,9 +54,9 @@ class Forgetting:
         except PoolError as exc:
             _logger.warning("sessions that an earlier life has left are not forgotten: %s", exc)
             return
-        for view in sessions:
+        for view in reversed(sessions):  # the one used last comes last
             if OWN_SESSION.fullmatch(view.key):
-                self.keep(view.key)
+                self.keep(view.key, unused_for=time.time() - view.updated_at if is_stored(view.key) else 0.0)
 
     # --- when -------------------------------------------------------------------------------------------------------
 
@@ -67,17 +69,19 @@ class Forgetting:
         """When ``end``, which nobody waits for, has returned or raised PoolError. None: ``end`` is all there is."""
         self._start(self._forget_after, end, session)
 
-    def keep(self, session: str) -> None:
-        """After some time: the client may come back with results of its tools."""
+    def keep(self, session: str, unused_for: float = 0.0) -> None:
+        """After some time: the client may come back with results of its tools, or go on with the conversation."""
         self.take(session)
-        if len(self._kept) >= _MOST_KEPT:
-            self.at_once(next(iter(self._kept)))
-        scope = self._kept[session] = trio.CancelScope()
-        self._start(self._forget_later, session, scope)
+        stored = is_stored(session)
+        kept = self._kept[stored]
+        if len(kept) >= _MOST_KEPT[stored]:
+            self.at_once(next(iter(kept)))
+        scope = kept[session] = trio.CancelScope()
+        self._start(self._forget_later, session, scope, max(0.0, _KEPT_SECONDS[stored] - unused_for))
 
     def take(self, session: str) -> None:
         """The client has come back: it is not forgotten before another of these is called."""
-        scope = self._kept.pop(session, None)
+        scope = self._kept[is_stored(session)].pop(session, None)
         if scope is not None:
             scope.cancel()
 
@@ -95,10 +99,10 @@ class Forgetting:
         if session is not None:
             await self._forget(session)
 
-    async def _forget_later(self, session: str, scope: trio.CancelScope) -> None:
+    async def _forget_later(self, session: str, scope: trio.CancelScope, seconds: float) -> None:
         with scope:
-            await trio.sleep(_KEPT_SECONDS)
-            del self._kept[session]
+            await trio.sleep(seconds)
+            del self._kept[is_stored(session)][session]
         if not scope.cancelled_caught:
             await self._forget(session)
 

@@ -2,7 +2,8 @@
 
 ``X-Pool-Session`` names it, else ``user``; a request that names none has a session of its own, which is forgotten when
 it has been answered. Calls of tools that go out from such a one bear its mark in their ids, and so their results find
-back, without the client knowing of sessions at all.
+back, without the client knowing of sessions at all. Of ``/v1/responses`` such a session is kept, where the client does
+not say ``store: false``, for ``previous_response_id`` to go on with it.
 """
 
 import hashlib
@@ -11,18 +12,19 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from doors.openai.response_ids import Named, read_response_id
 from errors import UsageError
 from router.keys import check_session_key
 
-__all__ = ["OWN_SESSION", "SESSION_HEADER", "Place", "find_place"]
+__all__ = ["OWN_SESSION", "SESSION_HEADER", "Place", "find_place", "find_response_place", "is_stored", "second_run_of"]
 
 SESSION_HEADER = "x-pool-session"
 _KEY_HEADER = "idempotency-key"
 _MOST_KEY = 128
 
-OWN_SESSION = re.compile(r"openai:([0-9a-f]{32})")
-"""Sessions that this door has made for one request each."""
-_OWN_CALL = re.compile(r"call_([0-9a-f]{32})_(.+)", re.DOTALL)
+OWN_SESSION = re.compile(r"openai:(r?[0-9a-f]{32})")
+"""Sessions that this door has made for a request that named none; with the ``r`` those that are kept."""
+_OWN_CALL = re.compile(r"call_(r?[0-9a-f]{32})_(.+)", re.DOTALL)
 
 
 class Place(NamedTuple):
@@ -34,6 +36,13 @@ class Place(NamedTuple):
     """Whether the session was made for this request, or for the one whose tools it answers."""
     is_keyed: bool = False
     """Whether the client has named the run: then it may have been begun before."""
+    continues: str | None = None
+    """The run of ``previous_response_id``: the session is one that knows it."""
+
+    @property
+    def second_run(self) -> str:
+        """What the run is called in which the agent is asked once more."""
+        return second_run_of(self.run)
 
     def call_out(self, call_id: str) -> str:
         """The id under which a client is told of a call."""
@@ -43,6 +52,11 @@ class Place(NamedTuple):
         """And back."""
         own = _OWN_CALL.fullmatch(call_id)
         return own[2] if self.is_ours and own is not None else call_id
+
+
+def second_run_of(run: str) -> str:
+    """What the run is called that asks once more for what this one was to answer."""
+    return hashlib.sha256(f"{run}\nagain".encode()).hexdigest()[:32]
 
 
 def find_place(headers: Mapping[str, str], user: str | None, answered: Iterable[str], principal: str) -> Place:
@@ -55,6 +69,43 @@ def find_place(headers: Mapping[str, str], user: str | None, answered: Iterable[
         return Place(session, run, is_ours=False, is_keyed=key is not None)
     mark = _mark_of(answered) or (_derived(principal, key) if key else uuid.uuid4().hex)
     return Place(f"openai:{mark}", run, is_ours=True, is_keyed=key is not None)
+
+
+def find_response_place(
+    headers: Mapping[str, str],
+    user: str | None,
+    answered: Iterable[str],
+    principal: str,
+    *,
+    previous: str | None,
+    is_kept: bool,
+) -> Place:
+    """The same for a request for a response. ``previous``: its ``previous_response_id``. Raises UsageError."""
+    place = find_place(headers, user, answered, principal)
+    if previous is None:
+        is_new = place.is_ours and not is_stored(place.session)
+        kept = place.session.replace(":", ":r", 1) if is_new and is_kept and not _mark_of(answered) else place.session
+        return place._replace(session=kept)
+    before = _previous(previous)
+    if not place.is_ours and place.session != before.session:
+        text = f"the response belongs to session {before.session}, the request names {place.session}"
+        raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
+    is_ours = OWN_SESSION.fullmatch(before.session) is not None
+    return place._replace(session=before.session, is_ours=is_ours, continues=before.run)
+
+
+def is_stored(session: str) -> bool:
+    """Whether it is kept for the next request, although this door has made it."""
+    own = OWN_SESSION.fullmatch(session)
+    return own is not None and own[1].startswith("r")
+
+
+def _previous(given: str) -> Named:
+    before = read_response_id(given)
+    if before is None:
+        text = f"there is no response {given[:200]!r} here"
+        raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
+    return before._replace(session=_checked(before.session, "previous_response_id"))
 
 
 def _key(given: str | None) -> str | None:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from doors.http.refusals import Refusal, code_of, headers_of, status_of
 from errors import AcquireTimeout, PoolClosed, PoolError, PoolSaturated, ProfileBroken, WorkerRefused
 
-__all__ = ["UnknownModel", "error_body", "render"]
+__all__ = ["PreviousLost", "UnfitAnswer", "UnknownModel", "error_body", "error_facts", "render"]
 
 _CODES = {HTTPStatus.UNAUTHORIZED: "invalid_api_key"}
 _TYPES = {
@@ -34,6 +34,29 @@ class UnknownModel(Refusal):
         self.details["param"] = "model"
 
 
+class UnfitAnswer(Refusal):
+    """The agent was asked twice and gave something else than what was asked for."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        text = f"the agent {model!r} did not give the answer that was asked for, asked once more neither: {problem}"
+        super().__init__(HTTPStatus.BAD_GATEWAY, text)
+
+
+class PreviousLost(Refusal):
+    """The response of ``previous_response_id`` cannot be continued."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(HTTPStatus.BAD_REQUEST, f"previous_response_id: this response cannot be continued: {problem}")
+        self.details["param"] = "previous_response_id"
+
+
+_NAMED: dict[type[PoolError], str] = {
+    UnknownModel: "model_not_found",
+    UnfitAnswer: "unfit_answer",
+    PreviousLost: "previous_response_not_found",
+}
+
+
 def render(error: PoolError) -> Response:
     """The answer of an error."""
     headers = {**headers_of(error), "x-should-retry": "true" if _may_be_repeated(error) else "false"}
@@ -44,16 +67,20 @@ def render(error: PoolError) -> Response:
 
 def error_body(error: PoolError) -> bytes:
     """The body of that answer; the last message of a stream that fails."""
+    return msgspec.json.encode({"error": error_facts(error)})
+
+
+def error_facts(error: PoolError) -> dict[str, Any]:
+    """What is told of an error: message, type, param and code."""
     status = _status(error)
     usual = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     param = error.details.get("param")
-    body: dict[str, Any] = {
+    return {
         "message": error.message,
         "type": _TYPES.get(status, usual),
         "param": param if isinstance(param, str) else None,
         "code": _code(error, status),
     }
-    return msgspec.json.encode({"error": body})
 
 
 def _status(error: PoolError) -> HTTPStatus:
@@ -63,9 +90,7 @@ def _status(error: PoolError) -> HTTPStatus:
 
 
 def _code(error: PoolError, status: HTTPStatus) -> str:
-    if isinstance(error, UnknownModel):
-        return "model_not_found"
-    return _CODES.get(status) or code_of(error)
+    return _NAMED.get(type(error)) or _CODES.get(status) or code_of(error)
 
 
 def _is_the_callers(error: PoolError) -> bool:

@@ -1,15 +1,16 @@
 """What a client asks for, in OpenAI's words: read, bounded, and refused where no agent could do it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from doors.openai.choices import Tool
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["ChatMessage", "ChatRequest", "ChatTool", "Part", "ToolCall", "read_chat"]
+__all__ = ["ChatMessage", "ChatRequest", "Part", "ToolCall", "ignored_among", "read_chat", "unreadable"]
 
 _MOST_MESSAGES = 10_000
 _MOST_PARTS = 1000
@@ -65,6 +66,10 @@ class FunctionDefinition(msgspec.Struct, frozen=True):
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
+    def as_tool(self) -> Tool:
+        """As both interfaces have it."""
+        return Tool(self.name, self.description or "", self.parameters)
+
 
 class ChatTool(msgspec.Struct, frozen=True):
     """A tool of the client."""
@@ -93,7 +98,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     response_format: Any = None
     modalities: list[str] | None = None
     logprobs: bool | None = None
-    stop: Any = None
+    stop: str | Annotated[list[str], msgspec.Meta(max_length=100)] | None = None
     functions: Any = None
     ignored: tuple[str, ...] = ()
     """Parameters that were given and have no effect, by their names."""
@@ -115,16 +120,21 @@ def read_chat(body: bytes) -> ChatRequest:
     try:
         request, fields = _read.decode(body), _read_fields.decode(body)
     except DECODE_ERRORS as exc:
-        raise _unreadable(str(exc)) from exc
+        raise unreadable(str(exc), "a completion") from exc
     _refuse_what_cannot_be_had(request)
-    left = (name for name, value in fields.items() if name not in _UNDERSTOOD and bytes(value) != _NOTHING)
-    return msgspec.structs.replace(request, ignored=_told(left))
+    return msgspec.structs.replace(request, ignored=ignored_among(fields, _UNDERSTOOD))
 
 
-def _unreadable(problem: str) -> UsageError:
+def unreadable(problem: str, what: str) -> UsageError:
+    """The error of a body that is no request for that, with the place of what is wrong in it."""
     place = _PLACE.search(problem)
     param = place[1] if place and place[1] else None
-    return UsageError(f"the body is no request for a completion: {problem}", param=param)
+    return UsageError(f"the body is no request for {what}: {problem}", param=param)
+
+
+def ignored_among(fields: Mapping[str, msgspec.Raw], understood: Collection[str]) -> tuple[str, ...]:
+    """The names of the fields that are given and have no effect."""
+    return _told(name for name, value in fields.items() if name not in understood and bytes(value) != _NOTHING)
 
 
 def _told(names: Iterable[str]) -> tuple[str, ...]:
@@ -136,25 +146,10 @@ def _refuse_what_cannot_be_had(request: ChatRequest) -> None:
     """What would change the answer must not be passed over in silence."""
     reasons = {
         "n": "an agent gives one answer" if request.n not in (None, 1) else None,
-        "response_format": _wrong_format(request.response_format),
         "modalities": "agents answer in text" if request.modalities not in (None, [], ["text"]) else None,
         "logprobs": "agents tell no probabilities" if request.logprobs else None,
-        "stop": "an agent cannot be stopped at a word" if request.stop not in (None, [], "") else None,
         "functions": "functions are out of date; pass them as tools" if request.functions else None,
-        "tool_choice": _wrong_choice(request.tool_choice),
     }
     for param, reason in reasons.items():
         if reason is not None:
             raise UsageError(f"{param}: {reason}", param=param)
-
-
-def _wrong_format(given: Any) -> str | None:
-    if given is None or (isinstance(given, dict) and given.get("type") == "text"):
-        return None
-    return "agents answer in plain text; ask for another form in the message"
-
-
-def _wrong_choice(given: Any) -> str | None:
-    if given in (None, "auto", "none"):
-        return None
-    return "an agent decides itself which tools it calls; auto or none"

@@ -18,10 +18,12 @@ from doors.openai.answers import Chunks, completion
 from doors.openai.asking import Asking, Question
 from doors.openai.conversation import answered_calls
 from doors.openai.forgetting import Forgetting
-from doors.openai.places import find_place
+from doors.openai.model_input import ModelInput, of_chat
+from doors.openai.places import Place, find_place
 from doors.openai.refusals import UnknownModel, render
-from doors.openai.requests import ChatRequest, read_chat
-from doors.openai.stream import CompletionStream
+from doors.openai.requests import read_chat
+from doors.openai.schemas import Schemas
+from doors.openai.stream import AnswerStream
 
 __all__ = ["routes"]
 
@@ -44,6 +46,7 @@ class _Door:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.forgetting = Forgetting(services)
+        self._schemas = Schemas()
 
     # --- models -----------------------------------------------------------------------------------------------------
 
@@ -72,28 +75,37 @@ class _Door:
     # --- completions ------------------------------------------------------------------------------------------------
 
     async def complete(self, request: Request) -> Any:
-        chat = await self._read(request)
-        await self._check_model(request, chat.model)
-        identity = identity_of(request)
-        place = find_place(request.headers, chat.user, answered_calls(chat), identity.principal)
-        asking = Asking(self._services, self.forgetting, Question(chat, place, identity))
-        ignored = {"x-pool-ignored": ", ".join(chat.ignored)} if chat.ignored else {}
-        headers, created = {"x-request-id": place.run, **ignored}, int(time.time())
+        chat = read_chat(await self._body(request))
+        asked, identity = of_chat(chat), identity_of(request)
+        await self._check(request, asked, "response_format")
+        place = find_place(request.headers, chat.user, answered_calls(asked), identity.principal)
+        asking = Asking(self._services, self.forgetting, self._schemas, Question(asked, place, identity))
+        headers, created = _headers(place, chat.ignored), int(time.time())
         if chat.stream:
             chunks = Chunks(place, model=chat.model, created=created, includes_usage=chat.includes_usage)
-            return CompletionStream(asking, chunks, headers)
+            return AnswerStream(asking, chunks, headers)
         outcome = await asking.answer(request.receive)
         answer = json_response(outcome and completion(outcome, place, model=chat.model, created=created))
         answer.headers.update(headers)
         return answer
 
-    async def _read(self, request: Request) -> ChatRequest:
+    async def _check(self, request: Request, asked: ModelInput, param: str) -> None:
+        """What can be seen to be wrong before anything is begun; ``param`` is where the form of the answer stands."""
+        await self._check_model(request, asked.model)
+        if asked.answer.json is not None and asked.answer.json.schema:
+            await self._schemas.check(asked.answer.json.schema, param)
+
+    async def _body(self, request: Request) -> bytes:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             text = "the body must be JSON, sent with content-type: application/json"
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
-        return read_chat(await read_body(request, self._services))
+        return await read_body(request, self._services)
 
     async def unknown(self, request: Request) -> Any:
         text = f"there is no {request.method} {request.url.path[:200]} here; there are: GET /v1/models, "
         raise Refusal(HTTPStatus.NOT_FOUND, text + "POST /v1/chat/completions")
+
+
+def _headers(place: Place, ignored: Sequence[str]) -> dict[str, str]:
+    return {"x-request-id": place.run, **({"x-pool-ignored": ", ".join(ignored)} if ignored else {})}

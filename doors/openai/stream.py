@@ -4,18 +4,22 @@ The stream begins with the first word, or when the agent has been silent for som
 status of its own, what goes wrong later is the stream's last message.
 """
 
+from typing import Protocol
+
 import trio
 from starlette.types import Receive, Scope, Send
 
 from doors.http.refusals import told
 from doors.http.sse import STREAM_HEADERS
-from doors.openai.answers import WAITING, Chunks, message
+from doors.openai.answers import WAITING
 from doors.openai.asking import Asking
-from doors.openai.refusals import error_body, render
+from doors.openai.refusals import render
+from doors.openai.stops import StopCutter
 from doors.openai.words import Words
 from errors import PoolError
+from gateway.run import RunOutcome
 
-__all__ = ["CompletionStream"]
+__all__ = ["AnswerStream"]
 
 _QUIET_SECONDS = 15.0
 """After so long without a word a comment is sent: proxies keep the connection, a peer that has gone is noticed."""
@@ -23,14 +27,35 @@ _QUIET_SECONDS = 15.0
 Headers = dict[str, str]
 
 
-class CompletionStream:
-    """One answer. It holds a piece at a time: whoever reads slowly is waited for, and the run is not."""
+class Messages(Protocol):
+    """Makes the messages of one stream."""
 
-    def __init__(self, asking: Asking, chunks: Chunks, headers: Headers) -> None:
+    def text(self, text: str) -> bytes:
+        """More of the answer."""
+        ...
+
+    def end(self, outcome: RunOutcome) -> bytes:
+        """The last messages."""
+        ...
+
+    def failed(self, error: PoolError) -> bytes:
+        """The last message of a stream that fails."""
+        ...
+
+
+class AnswerStream:
+    """One answer. It holds a piece at a time: whoever reads slowly is waited for, and the run is not.
+
+    An answer that is to have a form comes in one piece, when it is known to have it.
+    """
+
+    def __init__(self, asking: Asking, chunks: Messages, headers: Headers) -> None:
         self._asking = asking
         self._chunks = chunks
         self._headers = [*STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in headers.items())]
         self._words = Words()
+        self._stops = StopCutter(asking.wanted.stop)
+        self._comes_whole = asking.wanted.json is not None or bool(asking.wanted.must_call)
         self._error: PoolError | None = None
         self._has_begun = False
         self._has_left = False
@@ -46,7 +71,7 @@ class CompletionStream:
         if self._error is not None and not self._has_begun:
             await render(self._error)(scope, receive, send)
             return
-        last = b"" if self._error is None else message(error_body(self._error))
+        last = b"" if self._error is None else self._chunks.failed(self._error)
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
     # --- what is asked ------------------------------------------------------------------------------------------------
@@ -60,12 +85,12 @@ class CompletionStream:
                 return
             self._has_left = outcome is None
             if outcome is not None:
-                rest = outcome.text if not self._words.has_spoken else ""
+                rest = self._stops.end() if self._words.has_spoken else outcome.text
                 said = self._chunks.text(rest) if rest else b""
                 await self._pieces.send(said + self._chunks.end(outcome))
 
     async def _take(self, _event: str, data: bytes) -> None:
-        text = self._words.take(data)
+        text = "" if self._comes_whole else self._stops.push(self._words.take(data))
         if text:
             await self._pieces.send(self._chunks.text(text))
         else:

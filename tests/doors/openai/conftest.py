@@ -1,5 +1,6 @@
 """What the tests with the official client share: a real ``pool run`` with an HTTP door, and clients of it."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from openai import OpenAI
 
 from doors.openai.places import OWN_SESSION
+from fixtures.fake_openai import FakeOpenAI
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 from tests.doors.http.conftest import connect, open_door, world
 
@@ -32,6 +34,10 @@ token = "{READER}"
 append_system_prompt = "Operate."
 [agents.quick]
 timeout_seconds = 1
+[agents.fake]
+provider = "openai"
+model = "fake-1"
+env = {{ OPENAI_BASE_URL = "URL_OF_THE_FAKE", OPENAI_API_KEY = "sk-of-the-fake-server" }}
 [agents.p]
 dialect = "pi"
 command = ["/nowhere/pi"]
@@ -78,9 +84,21 @@ def running_pool(directory: Path, settings: str = SETTINGS) -> Iterator[Pool]:
 
 
 @pytest.fixture(scope="package")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+def fake() -> Iterator[FakeOpenAI]:
+    """The model server behind the agent ``fake``."""
+    server = FakeOpenAI()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="package")
+def pool(tmp_path_factory: pytest.TempPathFactory, fake: FakeOpenAI) -> Iterator[Pool]:
     """One for all tests that leave it as it was."""
-    with running_pool(tmp_path_factory.mktemp("openai")) as running:
+    with running_pool(tmp_path_factory.mktemp("openai"), SETTINGS.replace("URL_OF_THE_FAKE", fake.url)) as running:
         yield running
 
 

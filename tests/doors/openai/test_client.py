@@ -27,7 +27,7 @@ def session() -> str:
 
 def test_agents_are_the_models(client: OpenAI) -> None:
     models = client.models.list().data
-    assert [model.id for model in models] == ["main", "ops", "quick", "p"]
+    assert [model.id for model in models] == ["main", "ops", "quick", "fake", "p"]
     assert client.models.retrieve("ops").id == "ops"
 
 
@@ -257,10 +257,12 @@ def test_what_else_openai_has_is_not_here(client: OpenAI) -> None:
     ("wrong", "param"),
     [
         ({"n": 2}, "n"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
         ({"logprobs": True}, "logprobs"),
-        ({"stop": ["x"]}, "stop"),
+        ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
+        ({"stop": "x" * 201}, "stop"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "nowhere"}}}, "tool_choice"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doors.openai.conversation import Result, answered_calls, news_prompt, whole_prompt
+from doors.openai.model_input import ModelInput, of_chat
 from doors.openai.requests import ChatRequest
 from errors import UsageError
 
@@ -16,8 +17,8 @@ PIXEL = base64.b64encode(b"pixel").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 
 
-def request(*messages: dict[str, Any]) -> ChatRequest:
-    return msgspec.convert({"model": "main", "messages": list(messages)}, ChatRequest)
+def request(*messages: dict[str, Any]) -> ModelInput:
+    return of_chat(msgspec.convert({"model": "main", "messages": list(messages)}, ChatRequest))
 
 
 def said(role: str, content: Any, **more: Any) -> dict[str, Any]:

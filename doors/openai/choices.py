@@ -1,0 +1,164 @@
+"""Tools and the choice among them, formats and stops, as OpenAI's two interfaces write them. Pure.
+
+In one a tool is ``{"type": "function", "function": {"name", ...}}``, in the other the name stands beside the type; it
+is the same with choices and formats. Both are read here.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from errors import UsageError
+from wire.framing import DECODE_ERRORS
+from wire.messages import JsonAnswer
+
+__all__ = ["Choice", "Tool", "choose", "json_answer", "stops_of"]
+
+_MOST_STOPS = 4
+_MOST_STOP_CHARS = 200
+_MOST_SCHEMA_BYTES = 256 * 1024
+_MOST_LEVELS = 100
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_TOOL = "there is no tool of that name among tools"
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function of the client; ``parameters`` is a JSON schema."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+    def as_client_tool(self) -> dict[str, Any]:
+        """As the method ``prompt`` takes it."""
+        schema = self.parameters or {"type": "object", "properties": {}}
+        return {"name": self.name, "description": self.description, "parameters": schema}
+
+
+class Choice(NamedTuple):
+    """Which tools the model is offered, and of which it must call one (none: it need not)."""
+
+    tools: Sequence[Tool]
+    must_call: list[str]
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str | None = None
+    function: "_Named | None" = None
+    type: str = "function"
+
+    @property
+    def tool(self) -> str | None:
+        return self.function.name if self.function is not None else self.name
+
+
+class _Allowed(msgspec.Struct, frozen=True):
+    mode: Literal["auto", "required"]
+    tools: list[_Named]
+
+
+class _Wanted(_Named, frozen=True):
+    mode: Literal["auto", "required"] | None = None
+    tools: list[_Named] = []
+    allowed_tools: _Allowed | None = None
+
+
+def choose(tools: Sequence[Tool], choice: Any) -> Choice:
+    """What ``tool_choice`` makes of the tools. Raises UsageError."""
+    match choice:
+        case None | "auto":
+            return Choice(tools, [])
+        case "none":
+            return Choice([], [])
+        case "required" if tools:
+            return Choice(tools, [tool.name for tool in tools])
+        case "required":
+            raise _bad_choice("a call is required, and there are no tools")
+    wanted = _read_choice(choice)
+    match wanted.type:
+        case "function":
+            return Choice(tools, [_known(wanted.tool, tools)])
+        case "allowed_tools":
+            allowed = wanted.allowed_tools or _Allowed(wanted.mode or "auto", wanted.tools)
+            names = [_known(one.tool, tools) for one in allowed.tools]
+            return Choice([tool for tool in tools if tool.name in names], names if allowed.mode == "required" else [])
+    raise _bad_choice("auto, none, required, a function or allowed_tools")
+
+
+def _read_choice(choice: Any) -> _Wanted:
+    try:
+        return msgspec.convert(choice, _Wanted)
+    except msgspec.ValidationError as exc:
+        raise _bad_choice(f"auto, none, required, a function or allowed_tools ({exc})") from exc
+
+
+def _known(name: str | None, tools: Sequence[Tool]) -> str:
+    if not any(tool.name == name for tool in tools):
+        raise _bad_choice(f"{_NO_TOOL}: {(name or '')[:100]!r}")
+    return name or ""
+
+
+def _bad_choice(problem: str) -> UsageError:
+    return UsageError(f"tool_choice: {problem}", param="tool_choice")
+
+
+# --- formats ----------------------------------------------------------------------------------------------------------
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    name: str
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class _Format(msgspec.Struct, frozen=True):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _Schema | None = None
+
+
+def json_answer(given: Any, param: str) -> JsonAnswer | None:
+    """The form of the answer; None: text. Raises UsageError."""
+    if given is None:
+        return None
+    try:
+        form = msgspec.convert(given, _Format)
+        if form.type != "json_schema":
+            return JsonAnswer() if form.type == "json_object" else None
+        wanted = form.json_schema or msgspec.convert(given, _Schema)
+    except DECODE_ERRORS as exc:
+        raise UsageError(f"{param}: {exc}", param=param) from exc
+    if not _NAME.fullmatch(wanted.name):
+        text = "a schema's name has 1 to 64 letters, digits, underscores and hyphens"
+        raise UsageError(f"{param}: {text}", param=param)
+    _check_size(wanted.schema or {}, param)
+    return JsonAnswer(wanted.name, wanted.schema or {}, wanted.description, wanted.strict)
+
+
+def _check_size(schema: dict[str, Any], param: str) -> None:
+    level: list[Any] = [schema]
+    for _ in range(_MOST_LEVELS):
+        level = [part for value in level for part in _parts(value)]
+        if not level:
+            break
+    else:
+        raise UsageError(f"{param}: the schema is nested more than {_MOST_LEVELS} levels deep", param=param)
+    size = len(msgspec.json.encode(schema))
+    if size > _MOST_SCHEMA_BYTES:
+        raise UsageError(f"{param}: the schema has {size:,} bytes, more than {_MOST_SCHEMA_BYTES:,}", param=param)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def stops_of(given: str | list[str] | None) -> list[str]:
+    """The texts at which the answer ends. Raises UsageError."""
+    stops = [given] if isinstance(given, str) else given or []
+    stops = [stop for stop in stops if stop]
+    if len(stops) > _MOST_STOPS or any(len(stop) > _MOST_STOP_CHARS for stop in stops):
+        text = f"at most {_MOST_STOPS} texts of at most {_MOST_STOP_CHARS} characters"
+        raise UsageError(f"stop: {text}", param="stop")
+    return stops

@@ -1,0 +1,49 @@
+"""A program: does a JSON value fit a JSON schema? Started for one question, within limits that the kernel keeps.
+
+Standard input: ``{"schema": ..., "value": ...}``; without ``value`` only the schema is looked at. Standard output: a
+JSON string that says what is wrong, or null. Both come from others: a schema may take exponential time, memory or
+stack, and then this process ends, not the supervisor. References to other documents are not followed.
+"""
+
+import json
+import resource
+import sys
+from typing import Any
+
+import jsonschema_rs
+
+_CPU_SECONDS = 2
+_MEMORY_BYTES = 1024 * 1024 * 1024
+_MOST_CHARS = 500
+
+
+def main() -> None:
+    """Answer the one question."""
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.stdout.write(json.dumps(_problem(json.load(sys.stdin))))
+
+
+def _problem(question: dict[str, Any]) -> str | None:
+    try:
+        validator = jsonschema_rs.validator_for(question["schema"], retriever=_refuse)
+        if "value" in question:
+            validator.validate(question["value"])
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as exc:
+        return _told(exc)
+    return None
+
+
+def _told(exc: Exception) -> str:
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in getattr(exc, "instance_path", ()))
+    message = getattr(exc, "message", None) or str(exc)
+    return (f"at ${where}: {message}" if where else message)[:_MOST_CHARS]
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"references to other documents are not followed: {uri[:_MOST_CHARS]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Where an answer ends that comes in pieces."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doors.openai.stops import StopCutter, cut_at
+
+WORDS = st.text("ab", max_size=12)
+
+
+@given(pieces=st.lists(WORDS), stops=st.lists(st.text("ab", min_size=1, max_size=4), max_size=4))
+def test_however_it_is_cut_the_text_ends_before_the_first_stop(pieces: list[str], stops: list[str]) -> None:
+    whole = "".join(pieces)
+    ends = [at for stop in stops if (at := whole.find(stop)) >= 0]
+    cutter = StopCutter(stops)
+    shown = [cutter.push(piece) for piece in pieces]
+    assert "".join(shown) + cutter.end() == whole[: min(ends, default=len(whole))] == cut_at(stops, whole)
+
+
+def test_what_cannot_become_a_stop_is_shown_at_once() -> None:
+    cutter = StopCutter(["END"])
+    assert [cutter.push(piece) for piece in ("one E", "x", "two EN", "D three", "four")] == [
+        "one ",
+        "Ex",
+        "two ",
+        "",
+        "",
+    ]
+    assert cutter.end() == ""
