@@ -4,7 +4,10 @@ Everything a worker can make long is cut: ids and names, previews, tails and mes
 is replaced by its beginning.
 """
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -278,8 +281,9 @@ class _Beginning(msgspec.Struct, frozen=True):
     beginning: str
 
 
-_DEPTH = 100
-"""Levels of nesting that readers may add around data: what can be decoded so deep can be decoded by them."""
+_DEEPEST = 500
+"""Levels of nesting that every reader can decode, with what is added around them, on any version of Python."""
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{}\]]')
 
 
 def _decode(data: msgspec.Raw, kind: type[T]) -> T:
@@ -289,16 +293,17 @@ def _decode(data: msgspec.Raw, kind: type[T]) -> T:
 def _bounded(data: msgspec.Raw) -> Any:
     """The data, or a ``_Beginning`` where it is too large, too deep, or holds numbers beyond any range."""
     text = bytes(data)
-    if len(text) <= MAX_DATA_BYTES:
-        try:
-            value = msgspec.json.decode(b"[" * _DEPTH + text + b"]" * _DEPTH)
-        except DECODE_ERRORS:
-            pass  # nobody else could read it either
-        else:
-            for _ in range(_DEPTH):
-                value = value[0]
-            return value
+    if len(text) <= MAX_DATA_BYTES and not _is_too_deep(text):
+        with suppress(*DECODE_ERRORS):  # what cannot be read here cannot be read elsewhere
+            return msgspec.json.decode(text)
     return _Beginning(len(text), text[: 4 * _MAX_TEXT].decode(errors="ignore")[:_MAX_TEXT])
+
+
+def _is_too_deep(text: bytes) -> bool:
+    if text.count(b"[") + text.count(b"{") <= _DEEPEST:
+        return False
+    steps = (1 if mark in b"[{" else -1 for mark in _BRACKETS.findall(text) if mark in b"[{}]")
+    return max(accumulate(steps), default=0) > _DEEPEST
 
 
 def _object(data: msgspec.Raw) -> Any:

@@ -1,5 +1,6 @@
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,6 @@ def test_events_of_one_session_are_found_by_an_index(database: Database, disk: D
 
 def test_only_what_sqlite_calls_damage_is_damage() -> None:
     assert not is_damage(sqlite3.OperationalError("made by hand"))
-    with pytest.raises(sqlite3.Error) as found:
-        sqlite3.connect(":memory:").execute("nonsense")
+    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(sqlite3.Error) as found:
+        connection.execute("nonsense")
     assert not is_damage(found.value)

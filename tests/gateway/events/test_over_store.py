@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ async def test_one_commit_serves_all_that_wait(tmp_path: Path) -> None:
             async with trio.open_nursery() as nursery:
                 for seq in seqs:
                     nursery.start_soon(bus.settled, seq)
-        with sqlite3.connect(tmp_path / "pool.db") as reader:  # the file itself, while the supervisor lives
+        with closing(sqlite3.connect(tmp_path / "pool.db")) as reader:  # the file itself, while the supervisor lives
             (count,) = reader.execute("SELECT count(*) FROM events").fetchone()
         reader.close()
         assert count == 500

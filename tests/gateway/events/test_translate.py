@@ -284,7 +284,8 @@ def test_bad_data_is_one_warning_for_each_kind_of_event_and_turn(name: str, data
     assert told(said(name, data), translator=translator) == []
 
 
-deep = b'{"a":' * 950 + b"1" + b"}" * 950
+deep = b'{"a":' * 501 + b'"]]\\"]"' + b"}" * 501
+less_deep = b'{"a":' * 500 + b"1" + b"}" * 500
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -310,6 +311,10 @@ def test_data_that_is_too_large_or_too_deep_is_shown_by_its_beginning() -> None:
     assert type_ == "worker:mood"
     assert data["bytes"] == MAX_DATA_BYTES + 11
     assert data["beginning"].startswith('{"text":"xxx')
+    ((_, _, data),) = told(said("todo_changed", less_deep))
+    assert msgspec.json.encode(data) == less_deep
+    ((_, _, data),) = told(said("mood", b"[" + b"[],{}," * 1000 + b'"{[{["]'))
+    assert len(data) == 2001
     ((_, _, data),) = told(said("todo_changed", deep))
     assert data["bytes"] == len(deep)
 
