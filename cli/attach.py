@@ -18,9 +18,7 @@ _SETTINGS = {"ignore_unknown_options": True}
     context_settings=_SETTINGS,
 )
 @click.option("--mode", type=click.Choice(["rpc"]), required=True, help="How to speak; as the agents have it.")
-@click.option(
-    "--session", metavar="KEY", help="A session's key, a transcript, or a conversation's id; without it a new session."
-)
+@click.option("--session", metavar="KEY", help="A session's key, its id, or a transcript; without it a new session.")
 @click.option("--agent", metavar="NAME", help="Which agent definition (main).")
 @click.option("--role", metavar="NAME", help="In which role (default).")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT FLAGS]...")

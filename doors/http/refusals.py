@@ -58,6 +58,10 @@ _STATUS: tuple[tuple[type[PoolError], HTTPStatus], ...] = (
 )
 
 
+_NAMES = {HTTPStatus(413): "content_too_large"}
+"""Those that Python 3.13 has renamed, as the standard (RFC 9110) has them."""
+
+
 class Refusal(UsageError):
     """What HTTP itself refuses: no token, a foreign page, too large a body. ``headers`` belong to the answer."""
 
@@ -89,7 +93,9 @@ def status_of(error: PoolError) -> HTTPStatus:
 
 def code_of(error: PoolError) -> str:
     """The stable name of an error: its own code, or of what HTTP refuses the status in words."""
-    return error.status.name.lower() if isinstance(error, Refusal) else error.code
+    if not isinstance(error, Refusal):
+        return error.code
+    return _NAMES.get(error.status) or error.status.name.lower()
 
 
 def headers_of(error: PoolError) -> dict[str, str]:

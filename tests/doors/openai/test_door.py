@@ -207,4 +207,4 @@ async def test_a_body_of_another_kind_or_size_is_not_read(open_v1: Open, connect
     peer = await connect(await open_v1(world.methods))
     assert (await peer.call("POST", CHAT, b"{}", content_type="text/plain")).status == 415
     answer = await peer.call("POST", CHAT, body("x" * 200_000))
-    assert (answer.status, answer.error["code"]) == (413, "request_entity_too_large")
+    assert (answer.status, answer.error["code"]) == (413, "content_too_large")
