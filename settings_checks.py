@@ -24,6 +24,7 @@ _AT_LEAST: dict[tuple[str, ...], int] = {
     ("pool", "max"): 1,
     ("pool", "max_per_profile"): 0,
     ("pool", "max_per_agent"): 0,
+    ("pool", "max_pinned"): 0,
     ("pool", "reserve"): 0,
     ("pool", "waiting_capacity"): 0,
     ("pool", "spawn_burst"): 1,

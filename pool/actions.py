@@ -57,6 +57,8 @@ class StopReason(StrEnum):
     """Why a worker is stopped; the name in counters, status and events."""
 
     EVICTED = "evicted"
+    UNPINNED = "unpinned"
+    """It ran background commands for a session that was not in use; see ``PoolSettings.max_pinned``."""
     RETIRED = "retired"
     IDLE = "idle"
     FAILED = "failed"

@@ -38,6 +38,8 @@ def _check_worker(state: State, worker: Worker) -> None:
     _require(available == idle, f"{name} is {worker.state} but available: {available}")
     _require((worker in state.stopping) == (worker.state is WorkerState.STOPPING), f"{name} stopping count")
     _require((worker in worker.kind.group.starting) == (worker.state is WorkerState.STARTING), f"{name} starting count")
+    only_commands = worker.state is WorkerState.LEASED and not worker.in_use
+    _require((worker in state.pinned) == only_commands, f"{name} is pinned: {worker in state.pinned}")
     if idle:
         _require(worker.quiescent, f"{name} is available in the middle of something")
         _require(worker.retiring is None or worker.successor, f"{name} should have retired")

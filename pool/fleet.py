@@ -52,7 +52,12 @@ class Fleet:
             if before is WorkerState.IDLE:
                 self.withdraw(worker)
                 self._state.move_worker(worker, WorkerState.LEASED)
+            if worker.retiring == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
+                self.stop(worker, StopReason.UNPINNED)  # its own session would wait for its commands, perhaps for ever
+            else:
+                self._note_pin(worker)
             return
+        self._state.pinned.pop(worker, None)
         if before is WorkerState.LEASED:
             self._state.move_worker(worker, WorkerState.IDLE)
             worker.retiring = "outdated" if worker.outdated else worker.retiring
@@ -60,6 +65,16 @@ class Fleet:
             return
         if worker not in self._state.index:
             self._make_available(worker)
+
+    def _note_pin(self, worker: Worker) -> None:
+        """Only background commands keep the worker, or more than that; who waits may have it for another reason now."""
+        state = self._state
+        if worker.in_use:
+            state.pinned.pop(worker, None)
+        elif worker not in state.pinned:
+            state.pinned[worker] = None
+            state.touched_agents[worker.kind.agent] = None
+            state.waiting.wake(worker.kind)
 
     def withdraw(self, worker: Worker) -> None:
         """Take the worker out of the available ones."""
@@ -229,6 +244,7 @@ class Fleet:
             return
         was_starting = worker.state is WorkerState.STARTING
         self.withdraw(worker)
+        state.pinned.pop(worker, None)
         state.timers.cancel(worker.age_timer)
         worker.stop_reason = reason
         if was_starting:
@@ -248,6 +264,7 @@ class Fleet:
         crashed = worker.state is not WorkerState.STOPPING
         owed = self._leaves_a_gap(worker, crashed=crashed)
         self.withdraw(worker)
+        state.pinned.pop(worker, None)
         state.timers.cancel(worker.age_timer)
         if crashed:
             self._crashed(worker, error)

@@ -23,6 +23,7 @@ OnExec = Callable[[str, Conversation | None, ExecExit], None]
 """Told the worker, its conversation, and which of that one's commands has ended."""
 
 _ABORT_DEADLINE = 5.0
+_MADE_ROOM = "only background commands kept it, and another request needed a worker"
 _ENDS_AT_ONCE, _ENDS_A_SECOND = 256, 20.0
 """Ends of background commands that are passed on: more than any agent runs, less than would fill a disk."""
 
@@ -97,7 +98,8 @@ class WorkerLife:
     def request_stop(self, reason: StopReason, *, force: bool) -> None:
         """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""
         if self.error is None:
-            self.error = WorkerExited(f"worker {self.id} was stopped ({reason})", worker=self.id)
+            why = _MADE_ROOM if reason is StopReason.UNPINNED else reason
+            self.error = WorkerExited(f"worker {self.id} was stopped ({why})", worker=self.id)
         if not self._stop_requested.is_set() and self._worker is not None:
             self.commands = self._worker.client.background_running
         if force:

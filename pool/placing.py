@@ -44,7 +44,7 @@ class Placing:
         first = session.state is SessionState.PARKED and not session.waiting
         state.wait(waiter, WaiterState.QUEUED if first else WaiterState.BLOCKED)
         if loser is not None:
-            state.reject(loser, self._saturated())
+            state.reject(loser, self._saturated("the waiting list is full"))
         if waiter.state is WaiterState.BLOCKED:
             self.revisit(session)
 
@@ -66,7 +66,7 @@ class Placing:
         is_parked = waiter.session.state is SessionState.PARKED
         if is_parked and state.mode is Mode.RUNNING and self._starts.has_room(waiter.kind, state.now):
             return refusals.none_started(state.figures(), waiter.session.key)
-        return refusals.saturated(state.figures(), "nothing fits right now", state.retry_after)
+        return self._saturated("nothing fits right now")
 
     def has_room(self, session: Session | None, profile: CapabilityProfile, now: float) -> bool:
         """Whether ``place`` would serve a request with ``spawn="room"``, or start a worker for it."""
@@ -164,7 +164,7 @@ class Placing:
             state.reject(waiter, refusals.broken(state.figures(), kind, state.now))
             return False
         if self._is_crowded(waiter) and state.waiting.lowest_below(waiter.priority) is None:
-            state.reject(waiter, self._saturated())
+            state.reject(waiter, self._saturated("the waiting list is full"))
             return False
         return True
 
@@ -174,8 +174,9 @@ class Placing:
         full = waiter.bounded and state.waiting.bounded >= state.settings.waiting_capacity
         return full and not self._rebinds_at_once(waiter)
 
-    def _saturated(self) -> PoolSaturated:
-        return refusals.saturated(self._state.figures(), "the waiting list is full", self._state.retry_after)
+    def _saturated(self, why: str) -> PoolSaturated:
+        state = self._state
+        return refusals.saturated(state.figures(), why, state.retry_after, state.pins())
 
     def _rebinds_at_once(self, waiter: Waiter) -> bool:
         """Whether the pump that follows will rebind a quiet worker to this request, or to one it takes the place of."""

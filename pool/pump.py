@@ -5,6 +5,8 @@ least recently used quiet worker that fits; a slot made by evicting one that doe
 become possible costs next to nothing.
 """
 
+from collections import OrderedDict
+
 from pool import refusals
 from pool.actions import StopReason
 from pool.budget import BreakerState
@@ -184,7 +186,8 @@ class Pump:
         if free > 0:
             return True
         unclaimed = free + len(state.stopping) - state.claims
-        return unclaimed > 0 or (unclaimed == 0 and len(state.index.lru) > 0)
+        most = state.settings.max_pinned or state.settings.max - 1
+        return unclaimed > 0 or (unclaimed == 0 and (len(state.index.lru) > 0 or len(state.pinned) > most))
 
     def _advance(self, line: Line) -> Gate | None:
         """Bring the best waiter of the line one step further; returns the gate that keeps the line, if one does."""
@@ -257,20 +260,27 @@ class Pump:
             stopping = [worker for worker in state.stopping if worker.kind.agent is kind.agent]
             coming = limit - (kind.agent.live - len(stopping))
             candidates, spare = kind.agent.available, coming - sum(worker.covers is not None for worker in stopping)
+        elif gate is kind.gate and not any(worker.kind is kind for worker in state.stopping):
+            candidates, spare = OrderedDict(), 0
         else:
             return False
         if spare > 0 and starts.claim(kind, state.stopping):
             return True
-        if spare < 0 or not candidates or _is_trial(kind):
+        if spare < 0 or _is_trial(kind):
             return False
-        self._evict(next(iter(candidates)), kind)
-        return True
+        if candidates:
+            self._evict(next(iter(candidates)), kind)
+            return True
+        pinned = state.one_pinned_too_many(kind, gate)
+        if pinned is not None:
+            self._evict(pinned, kind, StopReason.UNPINNED)
+        return pinned is not None
 
-    def _evict(self, worker: Worker, kind: Kind) -> None:
-        """Stop an available worker to make room for one of ``kind``."""
+    def _evict(self, worker: Worker, kind: Kind, reason: StopReason = StopReason.EVICTED) -> None:
+        """Stop a worker to make room for one of ``kind``."""
         state = self._state
         state.counters.evicted += 1
-        self._fleet.stop(worker, StopReason.EVICTED)
+        self._fleet.stop(worker, reason)
         self._starts.cover_by_stopping(worker, kind)
         state.notify("worker_evicted", worker=worker.id, wanted=kind.profile.short)
 
@@ -307,7 +317,7 @@ class Pump:
         promised: dict[Kind, int] = {}
         for waiter in list(state.waiting.nested.values()):
             if self._hopeless(waiter, promised):
-                state.reject(waiter, refusals.nested_saturated(state.figures()))
+                state.reject(waiter, refusals.nested_saturated(state.figures(), state.pins()))
 
     def _hopeless(self, waiter: Waiter, promised: dict[Kind, int]) -> bool:
         session = waiter.session

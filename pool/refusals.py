@@ -1,5 +1,7 @@
 """The errors a request can end with: what failed, what to do, and the pool's figures at that moment."""
 
+from collections.abc import Sequence
+
 from errors import (
     AcquireTimeout,
     NestedSaturated,
@@ -26,13 +28,17 @@ __all__ = [
     "timed_out",
 ]
 
+_NAMED = 5
+"""Sessions that an error names; its details have them all."""
 
-def saturated(figures: Figures, why: str, retry_after: float) -> PoolSaturated:
-    """No worker, and no place to wait for one."""
+
+def saturated(figures: Figures, why: str, retry_after: float, pins: Sequence[str] = ()) -> PoolSaturated:
+    """No worker, and no place to wait for one; ``pins``: sessions whose workers only background commands keep."""
     return PoolSaturated(
-        f"{why}; try again in {retry_after:.1f} s ({figures})",
+        f"{why}; try again in {retry_after:.1f} s ({figures}){_pinned(pins)}",
         retry_after=retry_after,
         figures=_plain(figures),
+        pinned=list(pins),
     )
 
 
@@ -53,21 +59,23 @@ def none_started(figures: Figures, session: str) -> NoWorker:
     )
 
 
-def nested_saturated(figures: Figures) -> NestedSaturated:
+def nested_saturated(figures: Figures, pins: Sequence[str]) -> NestedSaturated:
     """A nested run must not wait for what its own ancestor may hold."""
     return NestedSaturated(
-        f"every worker is in use, and a nested run does not wait for its ancestors ({figures})",
+        f"every worker is in use, and a nested run does not wait for its ancestors ({figures}){_pinned(pins)}",
         figures=_plain(figures),
+        pinned=list(pins),
     )
 
 
-def timed_out(figures: Figures, waiter: Waiter) -> AcquireTimeout:
+def timed_out(figures: Figures, waiter: Waiter, pins: Sequence[str]) -> AcquireTimeout:
     """The deadline passed."""
     waited = waiter.deadline - waiter.enqueued_at
     return AcquireTimeout(
-        f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures})",
+        f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures}){_pinned(pins)}",
         session=waiter.session.key,
         figures=_plain(figures),
+        pinned=list(pins),
     )
 
 
@@ -107,6 +115,13 @@ def resume_failed(session: Session, cause: PoolError) -> ResumeFailed:
         transcript=session.transcript,
         stderr_tail=cause.stderr_tail,
     )
+
+
+def _pinned(sessions: Sequence[str]) -> str:
+    if not sessions:
+        return ""
+    named, more = ", ".join(sessions[:_NAMED]), len(sessions) - _NAMED
+    return f"; background commands keep workers for {named}" + (f" and {more} more sessions" if more > 0 else "")
 
 
 def _plain(figures: Figures) -> dict[str, int]:

@@ -31,6 +31,9 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Live workers of one profile signature; 0 = no limit of its own."""
     max_per_agent: int = 0
     """Live workers of one agent definition; 0 = no limit of its own."""
+    max_pinned: int = 0
+    """Workers that background commands alone keep for their sessions; 0 = ``max`` less 1. Above that the session used
+    longest ago loses its commands, and is told so, when another one waits for a worker."""
     reserve: int = 0
     """Workers kept for requests of base priority >= 10 and for nested runs."""
     waiting_capacity: int = 50

@@ -51,6 +51,10 @@ def check_settings(settings: PoolSettings) -> None:
     problems = (
         (settings.max < 1, f"max = {settings.max} allows no worker at all"),
         (settings.min > settings.max, f"min = {settings.min} is above max = {settings.max}"),
+        (
+            settings.max_pinned >= settings.max,
+            f"max_pinned = {settings.max_pinned} lets background commands keep all of max = {settings.max}",
+        ),
         (settings.reserve >= settings.max, f"reserve = {settings.reserve} leaves nothing of max = {settings.max}"),
         (settings.spawn_burst < 1, f"spawn_burst = {settings.spawn_burst} allows no start at all"),
         (settings.spawn_rate <= 0, f"spawn_rate = {settings.spawn_rate} allows no start after the burst"),
@@ -98,6 +102,8 @@ class State:
         """Workers with a hold that may not use the reserve."""
         self.waiting = WaitingList()
         self.index = AvailableIndex()
+        self.pinned: dict[Worker, None] = {}
+        """Workers that only background commands keep for their sessions, the one used longest ago first."""
         self.timers = Timers()
         self.bucket = TokenBucket(settings.spawn_burst, settings.spawn_rate)
         self.counters = Counters()
@@ -301,10 +307,23 @@ class State:
 
     def expire(self, waiter: Waiter) -> None:
         """End the request: its deadline has passed."""
-        error = refusals.timed_out(self.figures(), waiter)
+        error = refusals.timed_out(self.figures(), waiter, self.pins())
         self.finish(waiter)
         self.counters.expired += 1
         self.actions.append(Reject(waiter.request, error))
+
+    def one_pinned_too_many(self, kind: Kind, gate: Gate) -> Worker | None:
+        """The pinned worker to stop so that a line of ``kind`` can leave ``gate``; None where they are within bounds.
+
+        The one used longest ago, of all or, where a limit of its own keeps the line, of the agent or the profile.
+        """
+        settings = self.settings
+        pinned, most = list(self.pinned), settings.max_pinned or settings.max - 1
+        if gate is kind.agent.gate:
+            pinned, most = [worker for worker in pinned if worker.kind.agent is kind.agent], settings.max_per_agent - 1
+        elif gate is kind.gate:
+            pinned, most = [worker for worker in pinned if worker.kind is kind], settings.max_per_profile - 1
+        return pinned[0] if 0 <= most < len(pinned) else None
 
     def was_served(self) -> None:
         """Learn how often waiters are served, for ``retry_after``."""
@@ -319,6 +338,10 @@ class State:
     def retry_after(self) -> float:
         """Seconds until a place on the waiting list is likely to be free."""
         return min(max(self.served_every, 0.1), max(self.settings.waiting_timeout, 0.1))
+
+    def pins(self) -> list[str]:
+        """The sessions for which workers are kept by background commands alone, the one used longest ago first."""
+        return [worker.session.key for worker in self.pinned if worker.session is not None]
 
     def figures(self) -> Figures:
         """The pool in seven numbers."""

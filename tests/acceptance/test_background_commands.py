@@ -138,9 +138,11 @@ def test_the_output_of_an_ended_background_command_is_read_on_another_worker(tmp
     build = Build(tmp_path)
     settings = tmp_path / "pool.toml"
     settings.write_text('[agents.main]\n[agents.other]\npermission_mode = "readonly"\n')  # no worker serves both
-    with running_supervisor(tmp_path, "--max", "1", "--config", str(settings)) as supervisor:
+    with running_supervisor(tmp_path, "--max", "2", "--config", str(settings)) as supervisor:
         begin(supervisor, build)
-        (first,) = supervisor.status()["workers"]
+        (first,) = [worker for worker in supervisor.status()["workers"] if worker["background"]]
+        busy = supervisor.start("prompt", "-s", "dave", "HANG")
+        supervisor.wait_for_turn("dave")
         waiter = supervisor.start("prompt", "-s", "bob", "-a", "other", "hello")
         build.end()  # which frees the worker, and the waiter has it stopped at once
         assert waiter.communicate(timeout=20)[0].startswith("You said")
@@ -151,6 +153,8 @@ def test_the_output_of_an_ended_background_command_is_read_on_another_worker(tmp
         for action, shown in (("log", "built well\n[lines 1 to 1 of 1]"), ("poll", "built well\n\n(Session ")):
             asked = msgspec.json.encode({"action": action, "session_id": name}).decode()
             assert supervisor.prompt("alice", f"TOOL:process {asked} TELL").startswith(shown)
+        assert supervisor.pool("abort", "-s", "dave").returncode == 0
+        busy.communicate(timeout=20)
 
 
 def test_a_command_that_died_with_its_worker_is_listed_as_lost(tmp_path: Path) -> None:
@@ -161,3 +165,23 @@ def test_a_command_that_died_with_its_worker_is_listed_as_lost(tmp_path: Path) -
         os.kill(worker["pid"], signal.SIGKILL)
         supervisor.wait_for_loss(worker["pid"])
         assert "  lost with its worker  pid " in supervisor.prompt("alice", 'TOOL:process {"action": "list"} TELL')
+
+
+ENDLESS = 'TOOL:exec {"command": "echo begun; sleep 600", "yield_ms": 200, "timeout": 0} TELL'
+
+
+def test_a_pool_of_two_with_two_endless_background_commands_still_serves_a_third_session(tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, "--max", "2") as supervisor:
+        for session in ("alice", "bob"):
+            assert "still runs in the background" in supervisor.prompt(session, ENDLESS)
+        assert background(supervisor) == {"alice": 1, "bob": 1}
+        assert supervisor.prompt("carol", "hello").startswith("You said")
+        assert background(supervisor) == {"bob": 1}
+        (text,) = pending(supervisor)
+        assert text.endswith("(only background commands kept it, and another request needed a worker)")
+        assert pending(supervisor, "bob") == []
+        listed = supervisor.prompt("alice", 'TOOL:process {"action": "list"} TELL')
+        assert "  signal SIGTERM  pid " in listed
+        name = listed.partition("  ")[0]
+        log = msgspec.json.encode({"action": "log", "session_id": name}).decode()
+        assert supervisor.prompt("alice", f"TOOL:process {log} TELL").startswith("begun\n")

@@ -263,14 +263,15 @@ def test_a_parking_session_waits_until_its_old_worker_has_let_go_of_the_transcri
 
 def test_no_worker_in_the_middle_of_something_is_rebound_or_evicted() -> None:
     for profile in (A, B):
-        world = World(max=1)
+        world = World(max=2)
         first = world.held("s", A)
+        world.held("in use", A)
         request = world.acquire("other", profile, bounded=False)
         world.set_busy("s")
-        world.tell(stimuli.Background("w1", 1))
+        world.run_in_background("w1", 1)
         assert world.release(first) == []
         assert world.set_quiet("s") == []
-        assert kinds(world.tell(stimuli.Background("w1", 0))) == [Reset if profile is A else Stop]
+        assert kinds(world.run_in_background("w1", 0)) == [Reset if profile is A else Stop]
         world.run_until_settled()
         assert request in world.holds
 

@@ -31,6 +31,7 @@ LIMITS = st.fixed_dictionaries(
         "min": st.integers(0, 1),
         "max_per_profile": st.sampled_from((0, 0, 1, 2)),
         "max_per_agent": st.sampled_from((0, 0, 1, 3)),
+        "max_pinned": st.sampled_from((0, 0, 1)),
         "reserve": st.sampled_from((0, 0, 1)),
         "waiting_capacity": st.sampled_from((1, 4, 50)),
         "spawn_burst": st.integers(1, 5),
@@ -42,7 +43,7 @@ LIMITS = st.fixed_dictionaries(
         "breaker_failures": st.integers(1, 3),
         "breaker_half_open": st.just(5.0),
     }
-).map(lambda limits: limits | {"reserve": min(limits["reserve"], limits["max"] - 1)})
+).map(lambda limits: limits | {name: min(limits[name], limits["max"] - 1) for name in ("reserve", "max_pinned")})
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -162,8 +163,7 @@ class MachineHistory(RuleBasedStateMachine):
     def background(self, choice: Random, running: int) -> None:
         name = choice.choice(sorted(self.world.workers))
         if self.world.workers[name].ready:
-            self.world.workers[name].background = running
-            self.world.tell(stimuli.Background(name, running))
+            self.world.run_in_background(name, running)
 
     # --- operators and time -----------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class MachineHistory(RuleBasedStateMachine):
         assert due is None or due > self.world.now
 
     def teardown(self) -> None:
-        """Whatever has happened: when faults cease, everybody is served or told, and the pool can be closed."""
+        """When faults cease, everybody is served or told, though commands go on in the background, and it can close."""
         if not hasattr(self, "world"):
             return
         world = self.world
@@ -243,10 +243,6 @@ class MachineHistory(RuleBasedStateMachine):
         for _ in range(60):
             for session in SESSIONS:
                 world.set_quiet(session)
-            for name, paper in world.workers.items():
-                if paper.background and not paper.stopping:
-                    paper.background = 0
-                    world.tell(stimuli.Background(name, 0))
             world.run_until_settled()
             for request in list(world.holds):
                 world.release(request)

@@ -209,11 +209,11 @@ async def test_a_turn_of_a_deaf_worker_ends_with_the_reason(autojump_clock: Mock
 
 async def test_a_session_with_a_background_process_keeps_its_worker(autojump_clock: MockClock) -> None:
     launcher = MemoryLauncher()
-    async with make_pool(launcher, max=1) as pool:
+    async with make_pool(launcher, max=2) as pool, pool.lease("in use", DEFAULT):
         await say(pool, "a", "background")
-        with pytest.raises(AcquireTimeout):
+        with pytest.raises(AcquireTimeout, match=r"background commands keep workers for a$"):
             await pool.acquire("b", DEFAULT, timeout=5)
-        launcher.live["w1"].transport.say({"event": "background", "data": {"running": 0}})
+        launcher.live["w2"].transport.say({"event": "background", "data": {"running": 0}})
         assert await say(pool, "b", "now") == "now"
 
 

@@ -56,18 +56,18 @@ async def test_an_end_that_comes_when_its_worker_goes_to_another_session_stays_w
     autojump_clock: MockClock,
 ) -> None:
     launcher = MemoryLauncher()
-    async with make_pool(launcher, max=1) as pool:
+    async with make_pool(launcher, max=2) as pool, pool.lease("in use", DEFAULT):
         news = listen(pool)
         await say(pool, "alice", "background")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(say, pool, "bob", "hello")
             await wait_all_tasks_blocked()
-            worker = launcher.live["w1"]
+            worker = launcher.live["w2"]
             worker.transport.say(running(0), exit_of(worker))
             await wait_all_tasks_blocked()
-        assert pool.session_of("w1") == "bob"
+        assert pool.session_of("w2") == "bob"
         assert [told.session for told in news] == ["alice"]
-        worker.transport.say(exit_of(worker, session_key="/t/0"))  # of alice's conversation, which is elsewhere now
+        worker.transport.say(exit_of(worker, session_key="/t/1"))  # of alice's conversation, which is elsewhere now
         worker.transport.say(exit_of(worker, session_key=None))
         await wait_all_tasks_blocked()
         assert [told.session for told in news] == ["alice", None, "bob"]

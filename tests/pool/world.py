@@ -151,6 +151,11 @@ class World:
         hold = self.holds.pop(request, None) or self.void.pop(request)
         return self.tell(stimuli.Release(hold, turns))
 
+    def run_in_background(self, worker: str, running: int) -> list[Action]:
+        """The worker reports that it runs so many commands in the background."""
+        self.workers[worker].background = running
+        return self.tell(stimuli.Background(worker, running))
+
     def set_busy(self, session: str) -> list[Action]:
         self.busy.add(session)
         return self.tell(stimuli.Busy(session))
@@ -301,6 +306,8 @@ class World:
         if action.reason in GENTLE:
             for session in [session for session, worker in self.bound.items() if worker == action.worker]:
                 self._must_be_quiescent(session, paper)
+        if action.reason is StopReason.UNPINNED:
+            self._must_be_kept_by_commands_only(action.worker, paper)
         paper.stopping = True
 
     def _note(self, event: str, data: dict[str, object]) -> None:
@@ -314,6 +321,11 @@ class World:
             if data["reason"] in GENTLE_PARTINGS:
                 assert paper is not None
                 self._must_be_quiescent(session, paper)
+
+    def _must_be_kept_by_commands_only(self, worker: str, paper: PaperWorker) -> None:
+        assert paper.background, f"{worker} runs nothing in the background"
+        assert self.open_requests, f"{worker} is stopped though nobody waits"
+        assert not any(hold.worker == worker for hold in self.holds.values()), f"{worker} is held"
 
     def _must_be_quiescent(self, session: str, paper: PaperWorker) -> None:
         assert session not in self.busy, f"{session} is busy"
