@@ -239,8 +239,9 @@ class Supervisor:
             self._manager.stopping()
             serving.gateway.shut_down()
             serving.autonomy.close()
-            self._tell("stopping", {"turns_in_flight": serving.pool.statistics().pool.leased})
+            self._tell_stopping(serving.gateway)
             await self._drain(serving.pool)
+            await serving.gateway.conductor.end_questions()
             await hooks.notify("gateway:stop", GatewayLife(data_dir=str(self._data_dir)))
             nursery.cancel_scope.cancel()
 
@@ -251,6 +252,17 @@ class Supervisor:
             await nursery.start(self._http.serve)
             serving.prepare_http = self._http.prepare
             self._tell("http_ready", self._http.facts())
+
+    def _tell_stopping(self, gateway: Gateway) -> None:
+        data: dict[str, Any] = {"turns_in_flight": len(gateway.conductor.turns)}
+        if waits_for := gateway.waits_for():
+            limit = float(
+                self._settings.pool.drain_timeout
+                if self._serving is None
+                else self._serving.settings.pool.drain_timeout
+            )
+            data |= {"waits_for": waits_for, "at_most": limit, "hint": "a second signal ends them now"}
+        self._tell("stopping", data)
 
     def _tell_recovery(self, loaded: Loaded, gateway: Gateway) -> None:
         if loaded.set_aside is not None:

@@ -1,8 +1,10 @@
 """What a command does beyond one call: stop the supervisor, drain it, end a run, decide; and say how that went."""
 
+import sys
 from typing import Any
 
 from doors.control_client import WORK_SECONDS, ControlClient
+from doors.texts import clean
 from errors import PoolError, RequestTimeout, UsageError
 
 __all__ = [
@@ -19,7 +21,8 @@ __all__ = [
 
 def stop_supervisor(client: ControlClient, timeout: float | None) -> None:
     """Ask the supervisor to stop and wait for its end. Raises RequestTimeout when it takes longer than ``timeout``."""
-    client.call("shutdown")
+    for what in client.call("shutdown")["waits_for"]:
+        sys.stderr.write(f"waits for {clean(what)}\n")
     if not client.wait_closed(timeout):
         raise RequestTimeout(f"the supervisor is still ending its turns after {timeout:g} s; it goes on stopping")
 

@@ -149,6 +149,19 @@ class Conductor:
         turn.end(Ending.ABORTED)
         return True
 
+    @property
+    def turns(self) -> list[Turn]:
+        """All that run."""
+        return list(self._turns.values())
+
+    async def end_questions(self) -> None:
+        """End the turns that wait for a person: their workers note that the calls were not allowed."""
+        waiting = [turn for turn in self._turns.values() if turn.lease is not None and turn.lease.awaits_person]
+        async with trio.open_nursery() as nursery:
+            for turn in waiting:
+                turn.end(Ending.STOPPED)
+                nursery.start_soon(turn.over.wait)
+
     def clear(self, session: str) -> None:
         """Refuse everything of the session that waits."""
         self._scheduler.tell(Clear(session))
@@ -278,6 +291,7 @@ class Conductor:
             raise
         outcomes, seq = self._close(turn, report, answer)
         await self._ledger.release(outcomes, seq)
+        turn.over.set()
         if answer is not None:
             await self._desk.sent(turn, answer)
 

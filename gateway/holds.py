@@ -34,6 +34,11 @@ class Hold:
         self.decided = trio.Event()
         self.given_back = trio.Event()
 
+    def give_back_unused(self) -> None:
+        """Give it back, unless a turn runs on it."""
+        if self.lease is not None and self.lease.running_since is None:
+            self.given_back.set()
+
     def left(self) -> float:
         """Seconds until its caller waits no more."""
         return max(0.0, self.deadline - trio.current_time())
@@ -111,6 +116,11 @@ class Holds:
         hold = self.find(hold_id, principal)
         hold.given_back.set()
         return hold
+
+    def close(self) -> None:
+        """The supervisor stops: give back what nobody uses now; a turn that runs on a hold is waited for."""
+        for hold in self._holds.values():
+            hold.give_back_unused()
 
     def figures(self) -> HoldsFigures:
         """All holds at this moment."""

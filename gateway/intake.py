@@ -26,6 +26,7 @@ from gateway.run_table import hash_body
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
 from heartbeat.run_ports import BeatRequest
+from pool import Lease
 from router.keys import check_session_key
 from router.route import RouteDecision, route
 from router.source import MessageSource
@@ -127,9 +128,14 @@ class Intake:
         run, is_new = self._ledger.accept(request, _body(request, message.text))
         if is_new:
             self._ledger.announce(run)
-            self._start_soon(self._conductor.run_on, hold.lease, run)
+            self._start_soon(self._run_on, hold, hold.lease, run)
         await self._ledger.settled(run)
         return run
+
+    async def _run_on(self, hold: Hold, lease: Lease, run: Run) -> None:
+        await self._conductor.run_on(lease, run)
+        if self.is_closed:
+            hold.give_back_unused()
 
     def accept_raw(self, session: str, text: str, principal: str, raw: RawRequest) -> Run:
         """The run of a prompt that a front end of the session has written itself: a turn of its own, without a limit.

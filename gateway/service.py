@@ -28,6 +28,7 @@ from gateway.run import Run
 from gateway.session_desk import SessionDesk
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
+from gateway.stopping import waits_for
 from gateway.system_events import SystemEvents
 from pool import Pool
 from profiles import CapabilityProfile
@@ -144,7 +145,14 @@ class Gateway:
         """Ask for the end: nothing new is accepted from here on."""
         self.intake.is_closed = True
         self.conductor.close()
+        self.holds.close()
+        self.attachments.wind_down()
         self.shutdown_requested.set()
+
+    def waits_for(self) -> list[str]:
+        """What keeps the supervisor from its end, in words."""
+        turns, asking = self.conductor.turns, self.attachments.asking()
+        return waits_for(turns, self.permissions, asking, trio.current_time())
 
     def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
         """New limits and agents, for what is done from now on."""

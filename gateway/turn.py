@@ -15,7 +15,7 @@ from gateway.lanes.actions import StartTurn
 from gateway.leading import LeadingText
 from gateway.prompt_params import prompt_params
 from gateway.replies import ReplyShaper, ReplyStyle
-from gateway.run import Run
+from gateway.run import Run, interrupted
 from gateway.turn_ports import TurnDesk, TurnLanes
 from heartbeat.prompts import with_events
 from pool.lease import Lease, PromptStream
@@ -36,6 +36,8 @@ class Ending(StrEnum):
     """A newer message took its place."""
     TIMEOUT = "timeout"
     """Its time is over."""
+    STOPPED = "stopped"
+    """The supervisor stops, and the turn waits for a person."""
 
 
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +88,8 @@ class Turn:
         self._level: str | None = None
         self._waited: float | None = None
         self._prompt_ended = trio.Event()
+        self.over = trio.Event()
+        """Set when its runs have their outcomes."""
         self._is_prompting = False
         self._result: PromptResult | None = None
         self._error: PoolError | None = None
@@ -315,6 +319,8 @@ class Turn:
                 return RunAborted(
                     f"a newer message of session {self.session} interrupted the run", session=self.session
                 )
+            case Ending.STOPPED:
+                return interrupted(self.leader.request)
             case _:
                 return RunAborted(f"the run of session {self.session} was aborted {when}", session=self.session)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import trio
 
-from errors import PoolError, UsageError
+from errors import PoolClosed, PoolError, UsageError
 from gateway.attachments.budget import Budget
 from gateway.attachments.pending import Pending
 from gateway.attachments.port import AttachedSession
@@ -132,8 +132,23 @@ class Attachment:
         """The front end says nothing more: return when it has been told what it asked for, or not in time."""
         with trio.move_on_after(_LAST_ANSWERS):
             while self._told or any(pending.is_owed for pending in self._pending):
-                self._quiet = trio.Event()
-                await self._quiet.wait()
+                await self._next_quiet()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request of it is open."""
+        return bool(self._pending)
+
+    async def wind_down(self) -> None:
+        """The supervisor stops: end it once it has its answers."""
+        while self._told or self._pending:
+            await self._next_quiet()
+        self.end(PoolClosed("the supervisor is stopping"))
+
+    async def _next_quiet(self) -> None:
+        if self._quiet.is_set():
+            self._quiet = trio.Event()
+        await self._quiet.wait()
 
     async def run(self) -> None:
         """Push what it is told until it has been told the end."""

@@ -89,6 +89,16 @@ class Attachments:
         """The gateway ends: what answers still come, nothing begins any more. The pool ends what is held."""
         self._is_closed = True
 
+    def wind_down(self) -> None:
+        """The supervisor stops: front ends that have a worker to themselves give it back when they are answered."""
+        for attachment in self._open.values():
+            if attachment.pinned:
+                self.start_soon(attachment.wind_down)
+
+    def asking(self) -> list[str]:
+        """Sessions of which a front end that has its worker to itself waits for an answer."""
+        return [each.port.session for each in self._open.values() if each.pinned and each.is_asking]
+
     def start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         """See ``AttachmentDesk.start_soon``."""
         if not self._is_closed:

@@ -108,4 +108,4 @@ class OperatorMethods:
     async def shutdown(self, _params: NoParams, _caller: Caller) -> Any:
         """Stop the supervisor."""
         self._gateway.shut_down()
-        return {"stopping": True}
+        return {"stopping": True, "waits_for": self._gateway.waits_for()}

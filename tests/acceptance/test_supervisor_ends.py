@@ -233,3 +233,25 @@ def test_a_log_that_nobody_reads_does_not_keep_a_supervisor_from_its_end(tmp_pat
 
 def _answers(socket: Path) -> bool:
     return subprocess.run([*POOL, "status", "--socket", socket], capture_output=True, check=False).returncode == 0
+
+
+async def test_a_stop_says_for_whom_it_waits_and_leaves_no_question_open(tmp_path: Path, listener: Listener) -> None:
+    lives = Lives(tmp_path, '[pool]\nmax = 1\ndrain_timeout = "1s"\n[agents.main]\nrequire_approval = ["exec"]\n')
+    try:
+        supervisor = await trio.to_thread.run_sync(lives.living)
+        async with connected(supervisor.socket, listener.hear, seconds=LIMIT) as client:
+            await client.call("subscribe", since=0)
+            await client.call("agent", session="alice", text='TOOL:exec {"command": "echo no"}', run="k0")
+            await listener.wait_for("permission_required", run_id="k0")
+            _, told = await trio.to_thread.run_sync(lambda: supervisor.start("stop").communicate(timeout=LIMIT))
+            (end,) = listener.find("done", run_id="k0")
+        assert await trio.to_thread.run_sync(supervisor.wait) == 0
+        assert "waits for session alice: a turn on worker w1" in told
+        assert "which waits for a person (pool approve -s alice" in told
+        assert any('"waits_for":["session alice' in line for line in supervisor.log)
+        assert end["data"]["error"]["code"] == "interrupted"
+        (tool,) = listener.find("tool:error", run_id="k0")
+        assert "ended before it was done" in tool["data"]["error"]
+    finally:
+        supervisor.clear()
+        lives.stop()
