@@ -1,4 +1,4 @@
-"""The OpenAI door: ``/v1/models`` and ``/v1/chat/completions``, so that OpenAI's own clients work unchanged.
+"""The OpenAI door: ``/v1/models``, ``/v1/chat/completions`` and ``/v1/responses``: OpenAI's own clients work unchanged.
 
 ``model`` is an agent. ``X-Pool-Session`` or ``user`` names a session of the pool, which other doors may use at the same
 time. A session remembers its conversation: of ``messages`` it is sent what stands behind the last one of the

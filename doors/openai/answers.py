@@ -11,7 +11,7 @@ from errors import PoolError
 from gateway.run import DoneReason, RunOutcome
 from wire.messages import TokenUsage
 
-__all__ = ["DONE", "WAITING", "Chunks", "calls_of", "completion", "message"]
+__all__ = ["DONE", "WAITING", "Chunks", "calls_of", "completion", "in_one_line", "message"]
 
 DONE = b"data: [DONE]\n\n"
 WAITING = b": waiting\n\n"
@@ -81,9 +81,14 @@ class Chunks:
 
 def message(data: bytes) -> bytes:
     """JSON as a message of the stream."""
+    return b"data: %b\n\n" % in_one_line(data)
+
+
+def in_one_line(data: bytes) -> bytes:
+    """JSON without what a client may take for the end of a line."""
     for raw, escaped in _BREAKS:
         data = data.replace(raw, escaped)
-    return b"data: %b\n\n" % data
+    return data
 
 
 def calls_of(calls: Sequence[Json], place: Place) -> list[Json]:

@@ -183,7 +183,7 @@ class Asking:
             self._forgetting.at_once(self._place.session)
 
     def _settle_left(self) -> None:
-        is_over = self._place.is_ours and self._place.continues is None
+        is_over = self._place.is_ours and not is_stored(self._place.session)
         self._forgetting.after(self._end_alone, self._place.session if is_over else None)
         if self._place.is_ours and not is_over:
             self._forgetting.keep(self._place.session)
@@ -193,7 +193,7 @@ class Asking:
         place = self._place
         if self._services.settings.abort_on_disconnect:
             await self._call("abort", {"session": place.session, "run": self._run_id})
-        if place.is_ours and place.continues is None:
+        if place.is_ours and not is_stored(place.session):
             params = {"session": place.session, "run_id": self._run_id, "timeout_ms": _LONGEST_WAIT_MS}
             while not isinstance(await self._call("agent.wait", params), RunOutcome):
                 pass

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from doors.http.refusals import Refusal, code_of, headers_of, status_of
 from errors import AcquireTimeout, PoolClosed, PoolError, PoolSaturated, ProfileBroken, WorkerRefused
 
-__all__ = ["PreviousLost", "UnfitAnswer", "UnknownModel", "error_body", "error_facts", "render"]
+__all__ = ["PreviousLost", "UnfitAnswer", "UnknownModel", "UnknownResponse", "error_body", "error_facts", "render"]
 
 _CODES = {HTTPStatus.UNAUTHORIZED: "invalid_api_key"}
 _TYPES = {
@@ -32,6 +32,14 @@ class UnknownModel(Refusal):
         text = f"there is no model {model[:100]!r} here; a model is an agent of the pool: {there_are}"
         super().__init__(HTTPStatus.NOT_FOUND, text)
         self.details["param"] = "model"
+
+
+class UnknownResponse(Refusal):
+    """There is no response of that id, or none any more."""
+
+    def __init__(self, given: str) -> None:
+        super().__init__(HTTPStatus.NOT_FOUND, f"there is no response {given[:200]!r} here, or not any more")
+        self.details["param"] = "response_id"
 
 
 class UnfitAnswer(Refusal):
@@ -53,6 +61,7 @@ class PreviousLost(Refusal):
 _NAMED: dict[type[PoolError], str] = {
     UnknownModel: "model_not_found",
     UnfitAnswer: "unfit_answer",
+    UnknownResponse: "response_not_found",
     PreviousLost: "previous_response_not_found",
 }
 

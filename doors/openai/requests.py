@@ -10,7 +10,7 @@ from doors.openai.choices import Tool
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["ChatMessage", "ChatRequest", "Part", "ToolCall", "ignored_among", "read_chat", "unreadable"]
+__all__ = ["ChatMessage", "ChatRequest", "Function", "Part", "ToolCall", "ignored_among", "read_chat", "unreadable"]
 
 _MOST_MESSAGES = 10_000
 _MOST_PARTS = 1000

@@ -10,6 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 from doors.http import routes as served
 from doors.http.settings import HttpSettings
 from doors.openai import routes, stream
+from doors.openai.response_ids import response_id
 from tests.doors.http.conftest import SMALL, Connect, Door, Open
 from tests.doors.http.peer import HttpPeer
 from tests.gateway.world import World
@@ -106,6 +107,29 @@ async def test_another_request_under_the_same_key_does_not_harm_the_first(
     assert (answer.status, kept(door)) == (409, [])
     worker.finish("done")
     assert (await first.read()).status == 200
+
+
+async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(
+    open_v1: Open, connect: Connect, world: World
+) -> None:
+    door = await open_v1(world.methods)
+    peer = await connect(door)
+    await peer.send("POST", "/v1/responses", {"model": "main", "input": "mute", "stream": True})
+    worker = await running(world, "mute")
+    await peer.stream.aclose()
+    with trio.fail_after(20):
+        while not kept(door):
+            await wait_all_tasks_blocked(0.01)
+    worker.finish("said to nobody")
+    (session,) = kept(door)
+    entry = world.gateway.sessions.get(session)
+    assert entry is not None
+    given = response_id(session, entry.last_run or "")
+    other = await connect(door)
+    found = (await other.call("GET", f"/v1/responses/{given}")).json
+    assert found["output"][0]["content"][0]["text"] == "said to nobody"
+    assert (await other.call("DELETE", f"/v1/responses/{given}")).json["deleted"] is True
+    assert (kept(door), world.gateway.sessions.get(session)) == ([], None)
 
 
 async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(

@@ -1,5 +1,6 @@
 """When sessions of one request are forgotten: in time, not before, and not without bound."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,16 @@ from doors.openai.forgetting import Forgetting
 from errors import PoolClosed, UsageError
 
 OURS = "openai:" + "a" * 32
+STORED = "openai:r" + "a" * 32
+DAY = 86400.0
 
 
 class Sessions:
     """Stands for the services: knows sessions, and deletes them."""
 
-    def __init__(self, *keys: str) -> None:
+    def __init__(self, *keys: str, unused_for: float = 0.0) -> None:
         self.left = list(keys)
+        self.updated_at = time.time() - unused_for
         self.error: Exception | None = None
 
     async def call(self, method: str, params: Any, _caller: Any) -> Any:
@@ -26,7 +30,7 @@ class Sessions:
         if self.error is not None:
             raise self.error
         if method == "sessions.list":
-            return [SimpleNamespace(key=key) for key in self.left]
+            return [SimpleNamespace(key=key, updated_at=self.updated_at) for key in self.left]
         assert method == "sessions.delete"
         if params["session"] not in self.left:
             raise UsageError("there is no session")
@@ -58,6 +62,28 @@ async def test_one_that_waits_for_results_stays_for_ten_minutes(
     await trio.sleep(599)
     assert sessions.left == ["s"]
     await trio.sleep(2)
+    assert sessions.left == []
+
+
+async def test_one_that_may_be_continued_stays_for_thirty_days_after_its_last_use(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    sessions = Sessions(STORED)
+    (await begin(sessions, nursery)).keep(STORED)
+    await trio.sleep(30 * DAY - 10)
+    assert sessions.left == [STORED]
+    await trio.sleep(20)
+    assert sessions.left == []
+
+
+async def test_what_an_earlier_life_has_stored_stays_for_what_is_left_of_its_time(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    sessions = Sessions(STORED, unused_for=29 * DAY)
+    await begin(sessions, nursery)
+    await trio.sleep(DAY - 60)
+    assert sessions.left == [STORED]
+    await trio.sleep(120)
     assert sessions.left == []
 
 

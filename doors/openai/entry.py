@@ -1,0 +1,65 @@
+"""What the routes of this door share: reading a body, looking at what is asked before anything is begun, asking."""
+
+import uuid
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from starlette.requests import Request
+
+from doors.http.bodies import read_body
+from doors.http.caller import HttpCaller
+from doors.http.refusals import Refusal
+from doors.http.services import Services, identity_of
+from doors.openai.asking import Asking, Question
+from doors.openai.forgetting import Forgetting
+from doors.openai.model_input import ModelInput
+from doors.openai.places import Place
+from doors.openai.refusals import UnknownModel
+from doors.openai.schemas import Schemas
+
+__all__ = ["Entry"]
+
+
+class Entry:
+    """One for the server's life."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.forgetting = Forgetting(services)
+        self._schemas = Schemas()
+
+    def caller(self, request: Request) -> HttpCaller:
+        """Who asks, for one method."""
+        return HttpCaller(identity_of(request), uuid.uuid4().hex)
+
+    async def agents(self, request: Request) -> list[str]:
+        """The names of all agents."""
+        return [agent.name for agent in await self.services.call("agents.list", {}, self.caller(request))]
+
+    async def check_model(self, request: Request, name: str) -> None:
+        """Raises UnknownModel."""
+        names = await self.agents(request)
+        if name not in names:
+            raise UnknownModel(name, names)
+
+    async def check(self, request: Request, asked: ModelInput, param: str) -> None:
+        """What can be seen to be wrong before anything is begun; ``param`` is where the form of the answer stands."""
+        await self.check_model(request, asked.model)
+        if asked.answer.json is not None and asked.answer.json.schema:
+            await self._schemas.check(asked.answer.json.schema, param)
+
+    async def body(self, request: Request) -> bytes:
+        """The JSON of a request. Raises Refusal."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            text = "the body must be JSON, sent with content-type: application/json"
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+        return await read_body(request, self.services)
+
+    def asking(self, request: Request, asked: ModelInput, place: Place) -> Asking:
+        """The way of a request through the pool."""
+        return Asking(self.services, self.forgetting, self._schemas, Question(asked, place, identity_of(request)))
+
+    def headers(self, place: Place, ignored: Sequence[str]) -> dict[str, str]:
+        """Those of an answer: its run's name, and the parameters that have no effect."""
+        return {"x-request-id": place.run, **({"x-pool-ignored": ", ".join(ignored)} if ignored else {})}
