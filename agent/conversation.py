@@ -49,9 +49,8 @@ class Conversation:
 
     ``numbers`` are the messages' seqs, index for index; ``last_seq`` is the highest one found in a resumed transcript.
     ``records`` are the last ones of calls that have no result in a message yet, by call id; ``open_calls`` all calls
-    without one. ``commands`` are the background commands of a resumed transcript, by name. ``call_ids`` are those of
-    all calls ever seen. ``safe_index`` is the last message after which no call was open (-1: none), ``bookmark`` the
-    last message's seq and time.
+    without one. ``commands`` are the background commands of a resumed transcript, by name. ``safe_index`` is the last
+    message after which no call was open (-1: none), ``bookmark`` the last message's seq and time.
     """
 
     def __init__(self, header: SessionHeader, output: Output, path: Path | None) -> None:
@@ -63,7 +62,6 @@ class Conversation:
         self.last_seq = 0
         self.open_calls: dict[str, ToolUseBlock] = {}
         self.commands: dict[str, ExecRecord] = {}
-        self.call_ids: set[str] = set()
         self.safe_index = -1
         self.bookmark: Bookmark | None = None
         self._output = output
@@ -162,7 +160,6 @@ class Conversation:
         for block in entry.message.content:
             if isinstance(block, ToolUseBlock):
                 self.open_calls[block.id] = block
-                self.call_ids.add(block.id)
             elif isinstance(block, ToolResultBlock):
                 self.records.pop(block.tool_use_id, None)
                 self.open_calls.pop(block.tool_use_id, None)

@@ -1,13 +1,20 @@
 """A model's answer as it comes in: said on at once, and complete in the end."""
 
-from collections.abc import Callable, Collection
+import uuid
+from collections.abc import Callable
+
+import msgspec
 
 from agent.models.base import CallPiece, Piece, StopPiece, TextPiece, ThinkingPiece, UsagePiece
 from agent.output import Output
 from wire.entries import Block, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import TokenUsage
 
-__all__ = ["Reply", "with_unique_ids"]
+__all__ = ["Reply", "with_own_ids"]
+
+
+def _new_id() -> str:
+    return f"c{uuid.uuid4().hex[:12]}"
 
 
 class Reply:
@@ -60,23 +67,13 @@ class Reply:
         return blocks
 
 
-def with_unique_ids(message: TranscriptMessage, used: Collection[str], step_id: str) -> TranscriptMessage:
-    """The message, with new ids for calls whose ids the conversation, or the message, has already."""
-    taken: set[str] = set()
-    blocks: list[Block] = []
-    for block in message.content:
-        if isinstance(block, ToolUseBlock):
-            call_id = _free_id(block.id, lambda name: bool(name) and name not in used and name not in taken, step_id)
-            taken.add(call_id)
-            blocks.append(block if call_id == block.id else ToolUseBlock(call_id, block.name, block.input))
-        else:
-            blocks.append(block)
-    return TranscriptMessage(message.role, blocks, message.origin, message.stop_reason)
+def with_own_ids(message: TranscriptMessage, new_id: Callable[[], str] = _new_id) -> TranscriptMessage:
+    """The message, with an id for each call that no other call has, in whichever conversation.
 
-
-def _free_id(wanted: str, is_free: Callable[[str], bool], step_id: str) -> str:
-    name, number = wanted, 0
-    while not is_free(name):
-        number += 1
-        name = f"{step_id}.again{number}"
-    return name
+    Those of a model are unique in its answer at best; people approve a call by its id.
+    """
+    blocks: list[Block] = [
+        msgspec.structs.replace(block, id=new_id()) if isinstance(block, ToolUseBlock) else block
+        for block in message.content
+    ]
+    return msgspec.structs.replace(message, content=blocks)

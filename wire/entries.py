@@ -82,7 +82,7 @@ class ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
 
 
 class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
-    """The model calls a tool; ``id`` is unique in the conversation."""
+    """The model calls a tool; no other call has its ``id``, in whichever conversation."""
 
     id: str
     name: str

@@ -132,3 +132,21 @@ def test_a_question_outlives_the_front_end_whose_prompt_led_to_it(tmp_path: Path
         done = supervisor.pool("wait", "k1", "--timeout", "20s")
         assert (done.returncode, done.stdout) == (0, "did-it\n")
         assert (tmp_path / "made").read_text() == "once\n"
+
+
+def test_a_decision_that_comes_late_decides_no_other_sessions_call(tmp_path: Path) -> None:
+    with asking_supervisor(tmp_path) as supervisor:
+        first = supervisor.start("prompt", "-s", "alice", WRITE)
+        call = wait_for_question(supervisor, "alice")
+        assert supervisor.pool("deny", call).returncode == 0
+        assert said(first)[0] == 0
+        second = supervisor.start("prompt", "-s", "bob", WRITE)
+        other = wait_for_question(supervisor, "bob")
+        assert other != call
+        late = supervisor.pool("approve", call)
+        assert late.returncode == 2
+        assert f"the tool call '{call}' of session alice was decided already" in late.stderr
+        assert supervisor.status()["gateway"]["permissions"][0]["session"] == "bob"
+        assert supervisor.pool("deny", other).returncode == 0
+        assert said(second)[0] == 0
+        assert not (tmp_path / "made").exists()

@@ -7,7 +7,7 @@ import trio
 
 from agent.models.base import CallPiece, TextPiece
 from agent.output import Output
-from agent.reply import Reply, with_unique_ids
+from agent.reply import Reply, with_own_ids
 from agent.run_clock import RunClock
 from agent.runs import Run, RunRegistry
 from wire.entries import TextBlock, ToolUseBlock, TranscriptMessage
@@ -66,19 +66,10 @@ def calls(*ids: str) -> TranscriptMessage:
     return TranscriptMessage("assistant", [ToolUseBlock(call_id, "exec", {}) for call_id in ids], stop_reason="stop")
 
 
-@pytest.mark.parametrize(
-    ("given", "used", "ids"),
-    [
-        (["a", "b"], set(), ["a", "b"]),
-        (["a", "b"], {"b"}, ["a", "r1.0.again1"]),
-        (["a", "a", "a"], set(), ["a", "r1.0.again1", "r1.0.again2"]),
-        (["a", ""], {"a", "r1.0.again1"}, ["r1.0.again2", "r1.0.again3"]),
-    ],
-)
-def test_a_call_whose_id_is_taken_gets_another_one(given: list[str], used: set[str], ids: list[str]) -> None:
-    message = with_unique_ids(calls(*given), used, "r1.0")
-    assert [call.id for call in message.calls] == ids
-    assert message.stop_reason == "stop"
+def test_every_call_gets_an_id_that_no_other_call_has() -> None:
+    messages = [with_own_ids(calls("call_0", "call_0", "")) for _ in range(2)]
+    assert len({call.id for message in messages for call in message.calls}) == 6
+    assert messages[0].stop_reason == "stop"
 
 
 def test_calls_of_an_answer_that_is_broken_off_are_not_part_of_it() -> None:

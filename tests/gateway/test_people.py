@@ -67,7 +67,7 @@ async def test_why_a_person_is_asked_no_longer_is_told(
 async def test_the_same_call_in_two_sessions_needs_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         runs = [await world.begin("ask", session) for session in ("alice", "bob")]
-        with pytest.raises(UsageError, match="2 sessions have a call 'c1'"):
+        with pytest.raises(UsageError, match="2 sessions have had a call 'c1'"):
             await world.call("decide", call_id="c1", decision="allow")
         for session, run in zip(("alice", "bob"), runs, strict=True):
             await world.call("decide", call_id="c1", decision="allow", session=session)

@@ -35,7 +35,7 @@ def test_a_call_is_found_by_its_id_and_by_its_session_where_several_have_it() ->
     open_calls.note("a", asks("c1"))
     assert open_calls.session_of("c1") == "a"
     open_calls.note("b", asks("c1"))
-    with pytest.raises(UsageError, match="2 sessions have a call 'c1'"):
+    with pytest.raises(UsageError, match="2 sessions have had a call 'c1'"):
         open_calls.session_of("c1")
     assert open_calls.session_of("c1", "b") == "b"
     for call, session in (("c2", None), ("c1", "z")):

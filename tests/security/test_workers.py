@@ -83,6 +83,16 @@ def test_s52_a_worker_that_asks_without_end_leaves_room_for_the_questions_of_oth
     assert open_calls.count == 257
 
 
+def test_s59_a_decision_about_a_call_of_the_past_decides_none_of_another_session() -> None:
+    calls = Permissions()
+    calls.note("alice", asks("call_0"))
+    calls.forget("alice")
+    calls.note("bob", asks("call_0"))  # of an agent that numbers its calls
+    with pytest.raises(UsageError, match="2 sessions have had a call 'call_0'; give the session too"):
+        calls.session_of("call_0")
+    assert calls.session_of("call_0", "bob") == "bob"
+
+
 # --- why it failed ----------------------------------------------------------------------------------------------------
 
 
