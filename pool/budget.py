@@ -70,13 +70,15 @@ class Budget:
     closes the breaker, but does not yet clear the window, so that a crash right after ready is found out.
     """
 
-    __slots__ = ("_failures", "_streak", "_trial", "last_error", "opened_until", "retry_at", "state")
+    __slots__ = ("_failures", "_streak", "_trial", "is_proven", "last_error", "opened_until", "retry_at", "state")
 
     def __init__(self) -> None:
         self.state = BreakerState.CLOSED
         self.retry_at = float("-inf")
         self.opened_until = float("-inf")
         self.last_error: PoolError | None = None
+        self.is_proven = False
+        """Whether a worker of the profile ever served a conversation."""
         self._failures: deque[float] = deque()
         self._streak = 0
         self._trial = False
@@ -119,6 +121,7 @@ class Budget:
 
     def proven(self) -> None:
         """A worker served its first conversation: the profile works."""
+        self.is_proven = True
         self._streak = 0
         self._failures.clear()
         self.retry_at = float("-inf")

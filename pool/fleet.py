@@ -309,7 +309,7 @@ class Fleet:
         if session is not None and preparation is not None and preparation.resume_from and preparation.resetting:
             self.resume_failed(session, error)
         elif not worker.proven:
-            self._starts.charge(worker.kind, error)
+            self._starts.charge(worker, error)
         state.waiting.wake(worker.kind)
 
     def _part(self, worker: Worker, why: str) -> None:

@@ -72,6 +72,10 @@ class LocalWorker:
         except psutil.Error:
             return ProcessFacts()
 
+    def stderr_tail(self) -> str:
+        """See ``PoolWorker.stderr_tail``."""
+        return self._process.stderr_tail()
+
     def note_transcript(self, transcript: str) -> None:
         """See ``PoolWorker.note_transcript``."""
         if transcript not in self._known_transcripts:

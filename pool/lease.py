@@ -148,13 +148,15 @@ class Lease:
         hold: request, session, worker id and generation.
         level: how well the worker's profile matched.
         waited: seconds between the request and the grant.
+        start_words: what the worker's program wrote to stderr until it was ready.
     """
 
-    def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float, cause: Cause) -> None:
+    def __init__(self, grant: Grant, worker: PoolWorker, *, waited: float, cause: Cause, start_words: str) -> None:
         """``cause`` tells what the pool knows of the worker's end, once it has one."""
         self.hold: Hold = grant.hold
         self.level: MatchLevel = grant.level
         self.waited = waited
+        self.start_words = start_words
         self._worker = worker
         self._cause = cause
         self._streams: list[PromptStream] = []

@@ -23,6 +23,7 @@ OnExec = Callable[[str, Conversation | None, ExecExit], None]
 """Told the worker, its conversation, and which of that one's commands has ended."""
 
 _ABORT_DEADLINE = 5.0
+_START_CHARACTERS = 8 * 1024
 _MADE_ROOM = "only background commands kept it, and another request needed a worker"
 _ENDS_AT_ONCE, _ENDS_A_SECOND = 256, 20.0
 """Ends of background commands that are passed on: more than any agent runs, less than would fill a disk."""
@@ -40,6 +41,8 @@ class WorkerLife:
         self.leases: set[Lease] = set()
         self.conversation: Conversation | None = None
         """The one it was given last."""
+        self.start_words = ""
+        """What it wrote to stderr until it was ready; the end of it."""
         self.commands = 0
         """How many ran in the background when it was told to end."""
         self.ends_dropped = 0
@@ -139,6 +142,7 @@ class WorkerLife:
             nursery.start_soon(stop_early)
             try:
                 await worker.client.wait_ready(self._settings.start_timeout)
+                self.start_words = worker.stderr_tail()[-_START_CHARACTERS:]
                 ready = True
             except WorkerStartFailed as exc:
                 self._fail(FailureKind.START, exc, on_fact)

@@ -286,7 +286,7 @@ class PoolMachine:
             kind = FailureKind.START
         self._leases.failed(worker, kind, failed.error)
         if not worker.proven and worker.failure is not FailureKind.RESUME:
-            self._starts.charge(worker.kind, failed.error)
+            self._starts.charge(worker, failed.error)
 
     def _worker_exited(self, exited: stimuli.WorkerExited) -> None:
         worker = self._worker(exited.worker)

@@ -389,6 +389,6 @@ class Pool:
                 f"worker {grant.hold.worker} ended as it was granted", worker=grant.hold.worker, sent=False
             )
         self._latencies.acquire.add(waited)
-        lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error)
+        lease = Lease(grant, life.worker, waited=waited, cause=lambda: life.error, start_words=life.start_words)
         life.leases.add(lease)
         return lease

@@ -10,7 +10,8 @@ from pool.actions import Spawn
 from pool.budget import BreakerState
 from pool.records import Kind, Worker
 from pool.state import State
-from pool.tables import Mode, WorkerState
+from pool.stimuli import FailureKind
+from pool.tables import Mode, SessionState, WaiterState, WorkerState
 from pool.waiting import Gate
 
 __all__ = ["Starts"]
@@ -169,9 +170,13 @@ class Starts:
             self._state.notify("breaker_closed", profile=kind.profile.short)
             self._state.waiting.wake(kind)
 
-    def charge(self, kind: Kind, error: PoolError) -> None:
-        """A start failed, or a worker died before it was of any use: back off, or open the breaker."""
-        state = self._state
+    def charge(self, worker: Worker, error: PoolError) -> None:
+        """A start failed, or a worker died before it was of any use: back off, or open the breaker.
+
+        Where no worker of the kind ever worked, and this one has refused to start, another would do the same: who waits
+        is told at once.
+        """
+        state, kind = self._state, worker.kind
         budget = kind.budget
         opened = budget.fail(state.now, error, state.settings, state.rng)
         if opened:
@@ -183,6 +188,15 @@ class Starts:
             state.timers.cancel(kind.retry_timer)
             kind.retry_timer = state.timers.at(budget.retry_at, state.waiting.wake, kind)
         state.waiting.wake(kind)
+        if worker.failure is FailureKind.START and not budget.is_proven and _is_refusal(error):
+            self._give_up_waiters(kind, error)
+
+    def _give_up_waiters(self, kind: Kind, error: PoolError) -> None:
+        state = self._state
+        waiting = [waiter for waiter in state.requests.values() if waiter.kind is kind and not waiter.room_only]
+        for waiter in waiting:
+            if waiter.state is not WaiterState.PREPARING and waiter.session.state is SessionState.PARKED:
+                state.reject(waiter, error)
 
     def abandoned(self, worker: Worker) -> None:
         """A start was stopped by us: its trial, if it was one, may be made by another."""
@@ -221,3 +235,8 @@ class Starts:
 
 def _nothing(_: object) -> None:
     """The wake-up itself is the point: the pump runs after it."""
+
+
+def _is_refusal(error: PoolError) -> bool:
+    """Whether a program has itself ended its start, with an exit code or with words; a signal or a timeout may pass."""
+    return error.details.get("exit_code") is not None or bool(error.details.get("refused"))

@@ -59,6 +59,10 @@ class PoolWorker(Protocol):
         """Measure it now; cheap enough for a status call."""
         ...
 
+    def stderr_tail(self) -> str:
+        """The last text that it wrote to stderr, secrets hidden."""
+        ...
+
     def note_transcript(self, transcript: str) -> None:
         """A turn of that conversation has ended: a transcript that exists now must not be missing later."""
         ...

@@ -97,8 +97,8 @@ class RpcClient:
             await self._ready_or_ended.wait()
         if self.ended is None and self._notices.ready is not None:
             return self._notices.ready
-        reason = self.veil.beginning(self._notices.start_failure or f"it was not ready after {timeout:g} s", MAX_REASON)
-        raise why_not_ready(self.name, self.ended, reason, self._transport.stderr_tail()) from self.ended
+        refusal, tail = self._notices.start_failure, self._transport.stderr_tail()
+        raise why_not_ready(self.name, self.ended, refusal, timeout, tail, veil=self.veil) from self.ended
 
     async def wait_ended(self) -> PoolError:
         """Wait until there will be no more answers; returns why, never raises it."""

@@ -24,9 +24,15 @@ def why_ended(worker: str, cause: ProtocolViolation | ExitStatus, stderr_tail: s
     return violation
 
 
-def why_not_ready(worker: str, ended: PoolError | None, reason: str, stderr_tail: str) -> WorkerStartFailed:
-    """The error for a worker that never took a request: ``reason``, or what ``ended`` it."""
-    details: dict[str, Any] = {"stderr_tail": stderr_tail or None}
+def why_not_ready(
+    worker: str, ended: PoolError | None, refusal: str | None, timeout: float, stderr_tail: str, *, veil: Veil
+) -> WorkerStartFailed:
+    """The error for a worker that never took a request: its ``refusal``, what ``ended`` it, or that it took too long.
+
+    ``details["refused"]`` is True where it said itself that it cannot.
+    """
+    reason = veil.beginning(refusal or f"it was not ready after {timeout:g} s", MAX_REASON)
+    details: dict[str, Any] = {"stderr_tail": stderr_tail or None, "refused": True if refusal else None}
     if ended is not None:
         reason, details = ended.message.removeprefix(f"worker {worker} "), ended.details
     return WorkerStartFailed(f"worker {worker} did not start: {reason}", **{**details, "worker": worker})

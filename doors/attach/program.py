@@ -22,6 +22,7 @@ from doors.control_wire import NoSupervisor, connect
 from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import ErrorBody
+from wire.terminal import clean_stream
 
 __all__ = ["Attached", "Program", "attach"]
 
@@ -30,6 +31,8 @@ _MOST_UNTAKEN = 32
 """Lines that the supervisor has not handed on yet; no more are read from stdin before it has."""
 _MOST_UNREAD = 1024 * 1024
 """Bytes that wait for the reader of stdout; no more are read from the socket before some have gone."""
+_REFUSAL_MS = 1000
+"""What is wrong with its arguments is told also to a front end whose stdin has ended: so long is waited for that."""
 _READY = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
@@ -39,6 +42,8 @@ class Attached(msgspec.Struct, frozen=True):
     attachment: str
     session: str
     greeting: list[msgspec.Raw] = []
+    words: str = ""
+    """What the program has written to its stderr."""
 
 
 def attach(path: Path, params: Mapping[str, object]) -> int:
@@ -77,6 +82,7 @@ class Program:
         self._poll = select.poll()
         self._polled: dict[int, int] = {}
         self._attachment = ""
+        self._early = b""
         self._has_input = True
         self._farewell: int | None = None
         """The number of the last request."""
@@ -100,9 +106,26 @@ class Program:
     # --- the beginning ------------------------------------------------------------------------------------------------
 
     def _open(self, params: Mapping[str, object]) -> None:
+        """Until the worker is there. A stdin that ends before it has said anything wants none: SystemExit."""
         self._sock.sendall(encode_open(self._next_number(), params))
+        for fd in (self._sock.fileno(), self._stdin):
+            self._want(fd, select.POLLIN)
+        patience = None
         while not self._attachment:
-            self._read_block()
+            ready = self._poll.poll(patience)
+            if not ready:
+                sys.exit(0)
+            for fd, _flags in ready:
+                if fd != self._stdin:
+                    self._read_block()
+                elif not self._hear_early():
+                    patience = _REFUSAL_MS
+
+    def _hear_early(self) -> bool:
+        """What stdin says before the worker is there waits for it, at most one block; False when it has ended."""
+        self._early = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
+        self._want(self._stdin, None)
+        return bool(self._early)
 
     def _begin(self, arrived: Arrived) -> None:
         if arrived.error is not None:
@@ -112,6 +135,9 @@ class Program:
         except DECODE_ERRORS as exc:
             raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
         self._attachment = attached.attachment
+        if attached.words:
+            sys.stderr.write(clean_stream(attached.words))
+            sys.stderr.flush()
         self._say(b"".join(bytes(line) + b"\n" for line in attached.greeting))
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -119,6 +145,8 @@ class Program:
     def _loop(self) -> None:
         """Until the supervisor has said that it is over, and all that came before was written."""
         self._write_stdout()
+        if self._early:
+            self._hear(self._early)
         while self._ended is None or self._to_stdout:
             for fd, flags in self._wait():
                 self._handle(fd, flags)
@@ -165,7 +193,9 @@ class Program:
     # --- from the front end -------------------------------------------------------------------------------------------
 
     def _stdin_ready(self) -> None:
-        data = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
+        self._hear(bytes(self._buffer[: os.readv(self._stdin, [self._buffer])]))
+
+    def _hear(self, data: bytes) -> None:
         lines = self._from_stdin.feed(data) if data else [self._from_stdin.rest()]
         for line in lines:
             if data or line:

@@ -45,13 +45,14 @@ _MANNERS: dict[str, Manners] = {"native": NativeManners(), "pi": PiManners()}
 
 
 class AttachView(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``attach.open`` answers. ``greeting``: the lines that the program says first."""
+    """What ``attach.open`` answers. ``greeting``: the lines that the program says first; ``words``: on its stderr."""
 
     attachment: str
     session: str
     dialect: str
     worker: str
     greeting: list[msgspec.Raw]
+    words: str
 
 
 class Attachments:
@@ -131,6 +132,7 @@ class Attachments:
             dialect=port.profile.dialect,
             worker=begun.lease.worker_id,
             greeting=greeting,
+            words=begun.lease.start_words,
         )
 
     async def send(self, request: SendRequest, caller: Caller) -> None:

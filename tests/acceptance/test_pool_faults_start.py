@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from errors import AcquireTimeout, PoolError, ProfileBroken
+from errors import AcquireTimeout, PoolError, ProfileBroken, WorkerStartFailed
 from profiles import CapabilityProfile
 from tests.acceptance.hostile_pool import TIME_LIMIT, HostilePool, hostile_pool, no_room_for_descriptors, profile_of
 from wire.units import Seconds
@@ -49,7 +49,6 @@ async def broken_beside_a_good_one(
 @pytest.mark.parametrize(
     ("behaviour", "short", "words"),
     [
-        ("crash-at-start", "", "cannot start: no such model"),
         ("never-ready", "start_timeout", "not ready after 0.5 s"),
         ("never-reads", "reset_timeout", "did not finish the reset within 0.5 s"),
         ("close-stdout --on=new_session", "", "closed its stdout"),
@@ -70,8 +69,6 @@ async def test_a_profile_whose_workers_never_serve_is_broken_and_says_why(
         (["no-such-program"], "there is no program 'no-such-program' on PATH"),
         (["/no/such/program"], "there is no program /no/such/program"),
         (["/etc/passwd"], "/etc/passwd is not executable"),
-        ([sys.executable, "--no-such-flag"], "unknown option --no-such-flag"),
-        ([sys.executable, "-c", "raise SystemExit('the key is missing')"], "the key is missing"),
     ],
 )
 async def test_a_wrong_command_is_named_in_the_error(tmp_path: Path, command: list[str], words: str) -> None:
@@ -81,12 +78,33 @@ async def test_a_wrong_command_is_named_in_the_error(tmp_path: Path, command: li
         assert len(world.events.named("breaker_opened")) == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([sys.executable, "--no-such-flag"], "unknown option --no-such-flag"),
+        ([sys.executable, "-c", "raise SystemExit('the key is missing')"], "the key is missing"),
+    ],
+)
+async def test_a_program_that_ends_its_start_with_an_exit_code_is_told_after_one_start(
+    tmp_path: Path, command: list[str], words: str
+) -> None:
+    async with hostile_pool(tmp_path, breaker_failures=2) as world:
+        bad = profile_of(tmp_path, command=command)
+        error = await world.fails("bad", bad, "hello")
+        assert isinstance(error, WorkerStartFailed)
+        assert words in f"{error} / {error.stderr_tail}"
+        assert world.pool.statistics().counters.spawned == 1
+        assert isinstance(await world.fails("bad", bad, "again"), WorkerStartFailed)
+        assert isinstance(await world.fails("bad", bad, "once more"), ProfileBroken)
+        assert await world.say("good", profile_of(tmp_path), "beside") == "echo: beside"
+
+
 async def test_a_working_directory_that_is_gone_is_named_and_the_profile_works_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "workspace"
     profile = profile_of(place)
-    async with hostile_pool(tmp_path, breaker_half_open=0.2) as world:
+    async with hostile_pool(tmp_path, breaker_half_open=0.2, max=7) as world:
         told = await broken_beside_a_good_one(world, profile_of(tmp_path), profile)
         assert f"working directory {place} does not exist" in told
         place.mkdir()
@@ -120,8 +138,8 @@ async def test_a_caller_who_waits_less_than_a_start_takes_leaves_and_the_next_on
 
 
 async def test_a_start_that_fails_once_costs_its_caller_only_time(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, "--behaviour", "crash-at-start", "--once", str(tmp_path / "once"))
-    async with hostile_pool(tmp_path) as world:
+    profile = profile_of(tmp_path, "--behaviour", "never-ready", "--once", str(tmp_path / "once"))
+    async with hostile_pool(tmp_path, start_timeout=4.0) as world:
         assert await world.say("s", profile, "one") == "echo: one"
         assert world.exits == {"start": 1}
 

@@ -51,6 +51,9 @@ class MemoryWorker:
     def facts(self) -> ProcessFacts:
         return ProcessFacts(rss=self.launcher.rss.get(self.id), suspended=self.deaf)
 
+    def stderr_tail(self) -> str:
+        return f"{self.id} has started\n"
+
     def note_transcript(self, transcript: str) -> None:
         """These are never lost."""
 

@@ -6,6 +6,7 @@ done, a process exits. After every stimulus the books are compared with what the
 
 import random
 from collections.abc import Iterable
+from typing import Any
 
 from errors import PoolError, WorkerError, WorkerExited, WorkerStartFailed
 from pool import actions, stimuli
@@ -197,11 +198,11 @@ class World:
         paper.soft, paper.reconciling = paper.reconciling, None
         return self.tell(stimuli.WorkerReconciled(worker))
 
-    def fail(self, worker: str, kind: FailureKind, *, stderr_tail: str | None = None) -> list[Action]:
+    def fail(self, worker: str, kind: FailureKind, *, stderr_tail: str | None = None, **details: Any) -> list[Action]:
         paper = self.workers[worker]
         error: PoolError = WorkerError(f"{worker} failed at {kind}")
         if kind is FailureKind.START:
-            error = WorkerStartFailed(f"{worker} did not start", stderr_tail=stderr_tail)
+            error = WorkerStartFailed(f"{worker} did not start", stderr_tail=stderr_tail, **details)
         if kind is FailureKind.RECONCILE:
             paper.reconciling = None
         return self.tell(stimuli.WorkerFailed(worker, kind, error))

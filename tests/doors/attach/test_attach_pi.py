@@ -171,6 +171,20 @@ def test_a_flag_that_pi_refuses_ends_it_as_it_would_end_pi(pi_supervisor: Superv
         code, words = program.wait()
     assert code == 1
     assert "Extension path does not exist" in words
+    spawned = pi_supervisor.status()["counters"]["spawned"]
+    with attach(pi_supervisor, "-e", "/no/such/other.ts") as program:
+        program.wait()
+    assert pi_supervisor.status()["counters"]["spawned"] == spawned + 1
+
+
+def test_what_pi_warns_of_is_on_the_front_ends_stderr(pi_supervisor: Supervisor) -> None:
+    with attach(pi_supervisor, "--thinking", "frob") as program:
+        program.ask({"id": 1, "type": "get_state"})
+        code, words = program.end()
+    assert (code, words) == (
+        0,
+        'Warning: Invalid thinking level "frob". Valid values: off, minimal, low, medium, high, xhigh\n',
+    )
 
 
 def test_bash_is_refused_where_the_profile_has_no_such_tool(pi_supervisor: Supervisor) -> None:

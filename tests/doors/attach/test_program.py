@@ -37,6 +37,13 @@ def program(serve: Callable[[socket.socket], None]) -> Iterator[tuple[Program, i
             os.close(fd)
 
 
+def hang_up(say: int) -> None:
+    """Close the writing end of a pipe, and keep its number taken."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, say)
+    os.close(null)
+
+
 def told(*lines: bytes, taken: int = 0) -> bytes:
     return b'{"event":"attach","data":{"attachment":"a1","taken":%d,"lines":[%b]}}\n' % (taken, b",".join(lines))
 
@@ -166,3 +173,52 @@ def test_half_a_character_goes_and_comes_as_it_was_written() -> None:
 
 def test_lines_come_out_as_they_went_in() -> None:
     assert read_arrived(told(b'{"a": 1}', b"2", taken=3)[:-1]).lines == b'{"a": 1}\n2\n'
+
+
+def test_a_stdin_that_ends_before_the_worker_is_there_wants_none() -> None:
+    hung_up = threading.Event()
+
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        hung_up.wait(20)
+
+    with program(serve) as (running, say, _):
+        hang_up(say)
+        with pytest.raises(SystemExit) as ended:
+            running.run({})
+        hung_up.set()
+        assert ended.value.code == 0
+
+
+def test_a_stdin_that_has_ended_is_still_told_what_is_wrong_with_the_arguments() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(b'{"id":1,"error":{"code":"usage","message":"unknown agent"}}\n')
+
+    with program(serve) as (running, say, _):
+        hang_up(say)
+        with pytest.raises(UsageError, match="unknown agent"):
+            running.run({})
+
+
+def test_what_is_said_before_the_worker_is_there_reaches_it_and_what_its_program_wrote_goes_to_stderr(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    heard: list[bytes] = []
+    has_ended = threading.Event()
+
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        has_ended.wait(20)
+        peer.sendall(OPENED.replace(b'"greeting"', b'"words":"Warning: \\u001b[1mno model\\n","greeting"'))
+        while b"attach.end" not in b"".join(heard):
+            heard.append(peer.recv(1 << 16))
+        peer.sendall(LEFT)
+
+    with program(serve) as (running, say, _):
+        os.write(say, b'{"id":1,"method":"ping"}\n')
+        hang_up(say)
+        has_ended.set()
+        assert running.run({}) == 0
+    assert b'"line":{"id":1,"method":"ping"}' in b"".join(heard)
+    assert capfd.readouterr().err == "Warning: [1mno model\n"
