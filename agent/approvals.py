@@ -10,6 +10,8 @@ from typing import Literal, TypeAlias
 import msgspec
 import trio
 
+from agent.call_parts import Description
+from wire.call_parts import CallPage
 from wire.entries import Decision
 from wire.messages import ToolCallView
 
@@ -22,11 +24,15 @@ _Closed: TypeAlias = Literal["decided", "ended", "sealed"]
 
 
 class NotDecidable(Exception):
-    """The decision is refused and nothing was run. ``code``: nothing_pending, already_decided or sealed."""
+    """The decision is refused and nothing was run; ``code`` says why."""
 
-    def __init__(self, code: Literal["nothing_pending", "already_decided", "sealed"], message: str) -> None:
+    def __init__(self, code: "_Code", message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+_Code: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown"]
+"""``not_shown``: the call is longer than what was shown of it, and who allows it has not seen its end."""
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -40,8 +46,15 @@ class Decided(msgspec.Struct, frozen=True):
 class Question:
     """One call that waits. ``take`` writes a decision down and may raise: then it was not made."""
 
-    def __init__(self, call: ToolCallView, take: Callable[[Decided], None], tell: Callable[[Decided], None]) -> None:
+    def __init__(
+        self,
+        call: ToolCallView,
+        take: Callable[[Decided], None],
+        tell: Callable[[Decided], None],
+        description: Description,
+    ) -> None:
         self.call = call
+        self.description = description
         self._take = take
         self._tell = tell
         self._answer: Decided | None = None
@@ -82,17 +95,42 @@ class Approvals:
             raise ValueError(f"call {question.call.id!r} waits for a decision already")
         self._open[question.call.id] = question
 
-    def decide(self, call_id: str, decision: Decision, note: str | None = None, by: str | None = None) -> None:
+    def page(self, call_id: str, offset: int = 0) -> CallPage:
+        """What the call would do, from ``offset`` characters on. Raises NotDecidable where it does not wait."""
+        return self._waiting(call_id).description.page(offset)
+
+    def decide(
+        self,
+        call_id: str,
+        decision: Decision,
+        note: str | None = None,
+        by: str | None = None,
+        *,
+        seen: str | None = None,
+    ) -> None:
         """Decide about a call: written down, then told, then acted on; in any order, each call once.
+
+        ``seen``: from the last page of the call, where its question did not show all of it.
 
         Raises NotDecidable, or what writing it down raises: then the question is still open.
         """
-        question = self._open.get(call_id)
-        if question is None:
-            raise self._refusal(call_id)
+        question = self._waiting(call_id)
+        if decision == "allow" and question.description.seen not in (None, seen):
+            hidden = question.description.shown.hidden
+            raise NotDecidable(
+                "not_shown",
+                f"the call {call_id[:100]!r} is longer than what was shown of it by {hidden:,} characters: look at all "
+                "of it, and repeat what its end says",
+            )
         question.write(Decided(decision, note, by))
         self._close(call_id, "decided")
         question.publish()
+
+    def _waiting(self, call_id: str) -> Question:
+        question = self._open.get(call_id)
+        if question is None:
+            raise self._refusal(call_id)
+        return question
 
     def withdraw(self, call_id: str) -> None:
         """The call has ended without a decision. Harmless when it waits for none."""

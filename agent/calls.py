@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from agent.approvals import Approvals, Decided, Question
+from agent.call_parts import Description, describe
 from agent.hooks import Ask, Deny, HookFailed, Hooks, ToolVerdict, UseResult
 from agent.live_call import End, Journal, LiveCall, Say
 from agent.policy import HARMLESS, Allowed, Needed, Policy, Refused, judge
@@ -96,7 +97,8 @@ class CallRunner:
             case _Outcome() as outcome:
                 await self._end(live, outcome)
             case Needed() as needed:
-                question = self._ask(live, needed.reason)
+                description = await describe(needed.tool, needed.arguments, self._context_for(live.call, live.progress))
+                question = self._ask(live, needed.reason, description)
                 nursery.start_soon(self._attend, live, needed, question, slots)
             case Allowed() as allowed:
                 nursery.start_soon(self._run_one, live, allowed, slots, slots.ticket())
@@ -111,15 +113,15 @@ class CallRunner:
             return _Outcome(CallState.FAILED, _of_hook(exc))
         return _combined(verdict, said)
 
-    def _ask(self, live: LiveCall, reason: str) -> Question:
+    def _ask(self, live: LiveCall, reason: str, description: Description) -> Question:
         def tell(decided: Decided) -> None:
             facts = {"call_id": live.call.id, **msgspec.to_builtins(decided)}
             self._say("permission_decided", {name: fact for name, fact in facts.items() if fact is not None})
 
         live.await_approval(reason)
-        question = Question(live.view(), live.decide, tell)
+        question = Question(live.view(), live.decide, tell, description)
         self._approvals.ask(question)
-        self._say("permission_required", {"call": live.view(), "reason": reason})
+        self._say("permission_required", {"call": live.view(), "reason": reason, "shown": description.shown})
         return question
 
     async def _attend(self, live: LiveCall, needed: Needed, question: Question, slots: Slots) -> None:

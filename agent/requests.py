@@ -77,12 +77,20 @@ class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DecideParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``decide``: about a tool call that waits for a person; ``by`` names who decides."""
+    """``decide``: about a tool call that waits for a person; ``by`` names who decides. ``seen``: see ``CallPage``."""
 
     call_id: str
     decision: Literal["allow", "deny"]
     note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
     by: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
+    seen: Annotated[str, msgspec.Meta(max_length=100)] | None = None
+
+
+class DescribeCallParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``describe_call``: what a call that waits for a person would do, from ``offset`` characters on."""
+
+    call_id: str
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 METHODS: dict[str, type[msgspec.Struct]] = {
@@ -99,6 +107,7 @@ METHODS: dict[str, type[msgspec.Struct]] = {
     "set_thinking": SetThinkingParams,
     "compact": CompactParams,
     "decide": DecideParams,
+    "describe_call": DescribeCallParams,
     "process": ProcessInput,
     "ping": _None,
     "shutdown": _None,

@@ -116,12 +116,13 @@ def abort(client: "ControlClient", session: str, run: str | None) -> None:
 @click.argument("call_id", metavar="CALL")
 @click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
 @click.option("--note", metavar="TEXT", help="A word to the agent.")
+@click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
 @with_client
-def approve(client: "ControlClient", call_id: str, **options: str | None) -> None:
+def approve(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
     """Let a tool call go on that waits for a person's approval."""
     from doors.requests import decide
 
-    decide(client, call_id, "allow", **options)
+    decide(client, call_id, "allow", session, given_place(), **options)
     click.echo(f"{call_id} is allowed")
 
 
@@ -130,11 +131,11 @@ def approve(client: "ControlClient", call_id: str, **options: str | None) -> Non
 @click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
 @click.option("--note", metavar="TEXT", help="Why not, for the agent.")
 @with_client
-def deny(client: "ControlClient", call_id: str, **options: str | None) -> None:
+def deny(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
     """Refuse a tool call that waits for a person's approval."""
     from doors.requests import decide
 
-    decide(client, call_id, "deny", **options)
+    decide(client, call_id, "deny", session, **options)
     click.echo(f"{call_id} is denied")
 
 

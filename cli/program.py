@@ -8,7 +8,20 @@ from typing import Any
 
 import click
 
-from cli import attach, config, conversations, cron, events, heartbeat, machine, sessions, stress, supervisor, views
+from cli import (
+    approvals,
+    attach,
+    config,
+    conversations,
+    cron,
+    events,
+    heartbeat,
+    machine,
+    sessions,
+    stress,
+    supervisor,
+    views,
+)
 from errors import PoolError
 
 __all__ = ["main"]
@@ -29,6 +42,7 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
         conversations.abort,
         conversations.approve,
         conversations.deny,
+        approvals.approvals,
         conversations.delegate,
         attach.attach,
         sessions.sessions,

@@ -39,10 +39,10 @@ def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
 @json_option
 @with_client
 def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
-    """Show all that is known of one session."""
-    from doors.console import show
+    """Show all that is known of one session, and in full what it asks people."""
+    from doors.approval_views import show_session
 
-    show(client, "sessions.get", {"session": key}, as_json=as_json, place=given_place())
+    show_session(client, key, as_json=as_json, place=given_place())
 
 
 @sessions.command("reset")

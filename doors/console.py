@@ -13,7 +13,7 @@ from doors.autonomy_views import heartbeats_view, job_text, jobs_view
 from doors.control_client import WORK_SECONDS, ControlClient
 from doors.doctor import Check, Verdict
 from doors.route_view import route_view
-from doors.session_views import history_view, session_view
+from doors.session_views import history_view
 from doors.system_event_views import system_events_table
 from doors.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
 from doors.texts import clean
@@ -45,7 +45,6 @@ _VIEWS: dict[str, Callable[[Any, int], RenderableType]] = {
 _ASKING_VIEWS: dict[str, Callable[[Any, int, str], RenderableType]] = {
     "status": status_view,
     "sessions.list": sessions_view,
-    "sessions.get": session_view,
 }
 """Those that show what waits for a person, and the commands to type."""
 

@@ -2,20 +2,23 @@
 
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rich.cells import cell_len, get_character_cell_size
 
-from doors.event_texts import TEXT_KINDS, piece_of, tell
+from doors.event_texts import TEXT_KINDS, data_of, hidden_text, piece_of, shown_page, tell
 from doors.styles import BOLD, DIM, GREEN, PLAIN, RED, YELLOW
 from doors.texts import clean, clean_stream
+from wire.call_pages import STYLES, page_lines
 from wire.envelope import Channel, EventEnvelope
 
 __all__ = ["EventLines", "fill_lines", "shorten"]
 
 _WIDE = 100
 _LEAST_TEXT = 20
+_BELOW = " " * 9
+"""Before what belongs to the line above: as wide as the time."""
 _SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
 _KIND_STYLES = {
     "text": "",
@@ -85,7 +88,16 @@ class EventLines:
         essential, *commands = tell(event, self._place)
         overhang = max(0, cell_len(clean(event.type)) - self._kind_width)
         line = self._line(event, shorten(essential, max(_LEAST_TEXT, self._text_width - overhang)))
-        return [line, *(" " * self._indent + self._style(text, BOLD) for text in commands)]
+        return [line, *self._asked(event), *(_BELOW + self._style(text, BOLD) for text in commands)]
+
+    def _asked(self, event: EventEnvelope) -> Iterator[str]:
+        """What a call would do that waits for a person, all that the event shows of it."""
+        if event.type == "permission_required":
+            data = data_of(event)
+            for line in page_lines(shown_page(data), self._indent + self._text_width - len(_BELOW)):
+                yield _BELOW + self._style(line.text, STYLES[line.tone])
+            if hidden := hidden_text(data):
+                yield _BELOW + hidden
 
     def _line(self, event: EventEnvelope, text: str) -> str:
         kind = TEXT_KINDS.get(event.type, event.type)

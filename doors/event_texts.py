@@ -8,7 +8,9 @@ import msgspec
 
 from doors.envelopes import read_envelopes
 from doors.texts import clean
-from wire.call_texts import call_words, end_words, error_words
+from wire.call_pages import hidden_words
+from wire.call_parts import CallPage, CallPart
+from wire.call_texts import call_words, end_words, error_words, is_all_said
 from wire.envelope import EventEnvelope
 from wire.framing import DECODE_ERRORS
 from wire.messages import CallDetails, ToolCallView
@@ -23,8 +25,13 @@ __all__ = [
     "command_line",
     "data_of",
     "decision_commands",
+    "deny_command",
     "fields",
+    "hidden_text",
+    "look_command",
     "piece_of",
+    "question_text",
+    "shown_page",
     "tell",
     "tool_of",
 ]
@@ -106,15 +113,49 @@ def call_text(data: Mapping[str, Any]) -> str:
     return call_words(call.get("name"), call.get("input_preview"))
 
 
-def approve_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
-    """What to type so that the call may go on."""
-    return command_line("approve", str(_part(data, "call").get("id", "")), session=session, place=place)
+def shown_page(data: Mapping[str, Any]) -> CallPage:
+    """What a question shows of its call; of an agent that does not say, what a line has no room for."""
+    try:
+        return msgspec.convert(data.get("shown"), CallPage)
+    except msgspec.ValidationError:
+        preview = _part(data, "call").get("input_preview", "")
+        return CallPage([] if is_all_said(preview) else [CallPart("input", str(preview))])
+
+
+def question_text(data: Mapping[str, Any]) -> str:
+    """Which tool is to be called, and why a person is asked."""
+    reason = data.get("reason")
+    what = call_text(data) if data.get("shown") is None else clean(_part(data, "call").get("name"))
+    return what + (f" ({clean(reason)})" if reason else "")
+
+
+def hidden_text(data: Mapping[str, Any]) -> str:
+    """How much of the call a question does not show, and what to do about it; empty where it shows all."""
+    words = hidden_words(shown_page(data))
+    return f"… {words}; this shows all of it, and how to approve it:" if words else ""
+
+
+def look_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
+    """What to type to see all of the call, and how to decide about it."""
+    return command_line("approvals show", str(_part(data, "call").get("id", "")), session=session, place=place)
+
+
+def approve_command(data: Mapping[str, Any], session: str, place: str = "", *, seen: str | None = None) -> str:
+    """What to type so that the call may go on; ``seen``: see ``CallPage``."""
+    command = command_line("approve", str(_part(data, "call").get("id", "")), session=session, place=place)
+    return f"{command} --seen {shlex.quote(seen)}" if seen else command
+
+
+def deny_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
+    """What to type so that it may not."""
+    deny = command_line("deny", str(_part(data, "call").get("id", "")), session=session, place=place)
+    return f'{deny} --note "why not"'
 
 
 def decision_commands(data: Mapping[str, Any], session: str, place: str = "") -> list[str]:
-    """What to type so that the call may go on, or may not."""
-    deny = command_line("deny", str(_part(data, "call").get("id", "")), session=session, place=place)
-    return [approve_command(data, session, place), f'{deny} --note "why not"']
+    """What to type so that the call may go on, or to see what the question hides; and so that it may not."""
+    first = look_command if shown_page(data).hidden else approve_command
+    return [first(data, session, place), deny_command(data, session, place)]
 
 
 def command_line(name: str, argument: str, *, session: str | None, place: str) -> str:
@@ -259,7 +300,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "compaction:end": _compaction_end,
     "exec_exit": _exec_exit,
     "done": _done,
-    "permission_required": call_text,
+    "permission_required": question_text,
     "permission_decided": _decided,
     "state_changed": _state,
     "alert": _alert,

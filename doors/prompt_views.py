@@ -7,7 +7,18 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from doors.envelopes import read_envelopes, split_envelopes
-from doors.event_texts import TEXT_KINDS, ToolData, call_text, data_of, decision_commands, piece_of, tell, tool_of
+from doors.event_texts import (
+    TEXT_KINDS,
+    ToolData,
+    data_of,
+    decision_commands,
+    hidden_text,
+    piece_of,
+    question_text,
+    shown_page,
+    tell,
+    tool_of,
+)
 from doors.styles import BOLD, DIM
 from errors import PoolError
 from wire.call_lines import CallLines
@@ -99,7 +110,10 @@ class TextView:
 
     def _ask(self, event: EventEnvelope) -> None:
         data = data_of(event)
-        self._stage.note(f"? needs your approval: {call_text(data)}", style="")
+        self._stage.note(f"? needs your approval: {question_text(data)}", style="")
+        self._calls.page(shown_page(data))
+        if hidden := hidden_text(data):
+            self._stage.note(f"  {hidden}", whole=True, style="")
         for command in decision_commands(data, event.session, self._place):
             self._stage.note(f"  {command}", whole=True, style=BOLD)
 

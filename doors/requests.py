@@ -4,8 +4,9 @@ import sys
 from typing import Any
 
 from doors.control_client import WORK_SECONDS, ControlClient
+from doors.event_texts import look_command
 from doors.texts import clean
-from errors import PoolError, RequestTimeout, UsageError
+from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
 
 __all__ = [
     "abort_run",
@@ -40,10 +41,22 @@ def abort_run(client: ControlClient, session: str, run: str | None) -> None:
         raise PoolError(f"{which} in the session {session}", session=session)
 
 
-def decide(client: ControlClient, call_id: str, decision: str, *, session: str | None, note: str | None) -> None:
-    """Answer ``allow`` or ``deny`` to a tool call that waits for a person."""
-    answer = given(call_id=call_id, decision=decision, session=session, note=note)
-    client.call("decide", answer, timeout=WORK_SECONDS)
+def decide(
+    client: ControlClient, call_id: str, decision: str, session: str | None, place: str = "", /, **more: str | None
+) -> None:
+    """Answer ``allow`` or ``deny`` to a tool call that waits for a person; ``more``: its ``note``, what was ``seen``.
+
+    ``place``: the options by which shown commands find the supervisor.
+
+    Raises UsageError for a call that is longer than what was shown of it, with the command that shows all.
+    """
+    try:
+        client.call("decide", given(call_id=call_id, decision=decision, session=session, **more), timeout=WORK_SECONDS)
+    except WorkerRefused as exc:
+        if exc.details.get("worker_code") != "not_shown":
+            raise
+        look = look_command({"call": {"id": call_id}}, session or "", place)
+        raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
 
 
 def reset_session(client: ControlClient, key: str) -> None:

@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from doors.event_texts import fields
-from doors.questions import question_lines
 from doors.texts import clean, clean_stream
 
 __all__ = ["history_view", "session_view"]
@@ -21,18 +20,13 @@ _ROLES = {"user": "bold cyan", "assistant": "bold green"}
 _PREVIEW_CHARS = 200
 
 
-def session_view(session: Record, _width: int, place: str = "") -> RenderableType:
-    """What is known of a session, a line each; then what it asks people, with the commands to type.
-
-    ``place``: the options by which such a command finds the same supervisor.
-    """
+def session_view(session: Record) -> RenderableType:
+    """What is known of a session, a line each, but for what it asks people."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name, value in session.items():
         if name != "pending_permissions" and value not in (None, "", [], {}):
             table.add_row(Text(clean(name), "dim"), Text(_fact(name, value), overflow="fold"))
-    key = str(session.get("key", ""))
-    asked = [{"session": key, "call": call} for call in session.get("pending_permissions", ())]
-    return Group(table, *question_lines(asked, place))
+    return table
 
 
 def history_view(history: Record, _width: int) -> RenderableType:

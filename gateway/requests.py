@@ -18,6 +18,7 @@ __all__ = [
     "AbortRequest",
     "AcquireRequest",
     "AgentRequest",
+    "ApprovalRequest",
     "BeatNow",
     "DecideRequest",
     "DelegateRequest",
@@ -152,12 +153,24 @@ class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``decide``: let a tool call that awaits approval run, or not; ``note`` reaches the model."""
+    """``decide``: let a tool call that awaits approval run, or not; ``note`` reaches the model.
+
+    ``seen``: from the end of ``approvals.show``, for a call that is longer than what its event showed.
+    """
 
     call_id: Key
     decision: Literal["allow", "deny"]
     note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
     session: SessionKey | None = None
+    seen: Annotated[str, msgspec.Meta(max_length=100)] | None = None
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``approvals.show``: what a call that awaits approval would do, a page from ``offset`` characters on."""
+
+    call_id: Key
+    session: SessionKey | None = None
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class UiRespondRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

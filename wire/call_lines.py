@@ -1,5 +1,7 @@
 """Tool calls of a run as a person sees them: a line when one begins, what it says meanwhile, a line when it is over."""
 
+from wire.call_pages import STYLES, page_lines
+from wire.call_parts import CallPage
 from wire.call_texts import CallEnd, call_words, end_words, error_words
 from wire.messages import CallDetails, ToolCallView
 from wire.stage import Stage
@@ -10,6 +12,7 @@ __all__ = ["CallLines"]
 _ENDED = frozenset({"FAILED", "DENIED"})
 """States of calls whose error was told already when their end is."""
 _QUIET = frozenset("✓…")
+_BELOW = "  "
 
 
 class CallLines:
@@ -35,6 +38,11 @@ class CallLines:
         """It is over."""
         if call.state not in _ENDED:
             self._end(call, end_words(call, details))
+
+    def page(self, page: CallPage) -> None:
+        """What a call would do; nothing of what lies behind the page."""
+        for line in page_lines(page, self._stage.columns - len(_BELOW)):
+            self._stage.note(f"{_BELOW}{line.text}", whole=True, style=STYLES[line.tone])
 
     def _end(self, call: ToolCallView, end: CallEnd) -> None:
         style = DIM if end.mark in _QUIET else ""

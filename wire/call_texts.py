@@ -8,10 +8,12 @@ import msgspec
 from wire.messages import CallDetails, ToolCallView
 from wire.terminal import clean, span
 
-__all__ = ["CallEnd", "call_words", "end_words", "error_words"]
+__all__ = ["CallEnd", "call_words", "end_words", "error_words", "is_all_said"]
 
 _OK, _ODD, _FAILED, _GOES_ON = "✓", "!", "✗", "…"
 _CUT_OFF = re.compile(r'\{\s*"\w+"\s*:\s*"((?:[^"\\]|\\.)*)')
+_PREVIEW = 200
+"""Characters of an input that events show of a call: with so many it may have been cut."""
 _NOTE = "(Command "
 """So begins the line in which ``exec`` says how a command ended."""
 
@@ -27,6 +29,20 @@ def call_words(name: object, preview: object) -> str:
     """A call's name and the beginning of its input: of an object the first text as it is, and the rest by name."""
     words = _input_words(preview) if isinstance(preview, str) else ""
     return clean(f"{name} {words}".strip())
+
+
+def is_all_said(preview: object) -> bool:
+    """Whether ``call_words`` says all of the input: it was not cut, and a line shows it as it is."""
+    if not isinstance(preview, str):
+        return False
+    words = preview
+    if preview.startswith("{"):
+        try:
+            msgspec.json.decode(preview)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        words = _input_words(preview)
+    return len(preview) < _PREVIEW and words.isprintable() and "  " not in words
 
 
 def end_words(call: ToolCallView, details: CallDetails | None) -> CallEnd:

@@ -89,6 +89,11 @@ class Stage:
         self._err.flush()
         self._drawn = len(lines)
 
+    @property
+    def columns(self) -> int:
+        """How wide a line beside the answer may be."""
+        return self._columns()
+
     def flush(self) -> None:
         """Show what was said of the answer."""
         self._out.flush()

@@ -4,9 +4,23 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["BOLD", "DIM", "PLAIN", "can_style", "cells", "clean", "clean_stream", "fit", "span", "wants_styles"]
+__all__ = [
+    "BOLD",
+    "DIM",
+    "GREEN",
+    "PLAIN",
+    "RED",
+    "can_style",
+    "cells",
+    "clean",
+    "clean_stream",
+    "fit",
+    "span",
+    "wants_styles",
+]
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+RED, GREEN = "\x1b[31m", "\x1b[32m"
 
 _KEPT_CONTROLS = "\n\t"
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in _KEPT_CONTROLS}

@@ -8,9 +8,10 @@ from agent.client_tools import BadClientTools, check_must_call, definitions_of, 
 from agent.inbox import InboxFull
 from agent.lane import Lane
 from agent.output import RequestId
-from agent.requests import AbortParams, DecideParams, Refusal
+from agent.requests import AbortParams, DecideParams, DescribeCallParams, Refusal
 from agent.runs import Run
 from agent.worker import Worker
+from wire.call_parts import CallPage
 from wire.entries import TranscriptMessage
 from wire.messages import PromptParams, PromptResult, TextParams
 
@@ -29,6 +30,7 @@ class RunMethods:
             "follow_up": self._follow_up,
             "abort": self._abort,
             "decide": self._decide,
+            "describe_call": self._describe_call,
         }
 
     def _prompt(self, params: PromptParams, request_id: RequestId) -> Any:
@@ -112,7 +114,15 @@ class RunMethods:
 
     def _decide(self, params: DecideParams, _request_id: RequestId) -> Any:
         try:
-            self._worker.brain.approvals.decide(params.call_id, params.decision, params.note, params.by)
+            self._worker.brain.approvals.decide(
+                params.call_id, params.decision, params.note, params.by, seen=params.seen
+            )
         except NotDecidable as exc:
             raise Refusal(exc.code, str(exc), call_id=params.call_id) from exc
         return {"call_id": params.call_id, "decision": params.decision}
+
+    def _describe_call(self, params: DescribeCallParams, _request_id: RequestId) -> CallPage:
+        try:
+            return self._worker.brain.approvals.page(params.call_id, params.offset)
+        except NotDecidable as exc:
+            raise Refusal(exc.code, str(exc), call_id=params.call_id) from exc

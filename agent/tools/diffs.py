@@ -21,13 +21,13 @@ class _Block(NamedTuple):
     new: list[str]
 
 
-def unified_diff(text: str, changes: Sequence[Change]) -> str:
-    """Hunks with three lines of context, without file headers; what is behind 400 lines is counted only."""
+def unified_diff(text: str, changes: Sequence[Change], *, most: int | None = MAX_DIFF_LINES) -> str:
+    """Hunks with three lines of context, without file headers; what is behind the first ``most`` lines is counted."""
     old = text.split("\n")
     blocks = [block for block in (_trimmed(old, block) for block in _blocks(text, old, changes)) if block is not None]
     lines = [line for hunk in _hunks(old, blocks) for line in hunk]
-    if len(lines) > MAX_DIFF_LINES:
-        lines[MAX_DIFF_LINES:] = [f"[{len(lines) - MAX_DIFF_LINES} more lines]"]
+    if most is not None and len(lines) > most:
+        lines[most:] = [f"[{len(lines) - most} more lines]"]
     return "\n".join(lines)
 
 

@@ -7,11 +7,13 @@ import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.content import encoded, read_content
+from agent.tools.describing import parts_of_edit
 from agent.tools.diffs import unified_diff
 from agent.tools.edits import Change, Edit, EditProblem, apply_changes, plan_changes
 from agent.tools.ledger import HASHED_BYTES, Stamp
 from agent.tools.places import Place, failures_of, located
 from agent.tools.replacing import changed_meanwhile, replace_content
+from wire.call_parts import CallPart
 
 __all__ = ["EditInput", "EditTool"]
 
@@ -54,6 +56,12 @@ class EditTool:
             edited = await trio.to_thread.run_sync(_edit, place, arguments.edits, known)
             context.files.note(place.path, edited.stamp)
         return ToolOutput(_summary(edited, place), {"path": place.path, "diff": edited.diff})
+
+    async def describe(self, arguments: EditInput, context: ToolContext) -> list[CallPart]:
+        """What it would change, for whoever is to allow it."""
+        return await trio.to_thread.run_sync(
+            parts_of_edit, arguments.path, arguments.edits, context, abandon_on_cancel=True
+        )
 
 
 class _Edited(NamedTuple):

@@ -1,5 +1,6 @@
 """The tool ``exec``: run a shell command; wait for it as long as the call allows, and leave it running after that."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -14,6 +15,7 @@ from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from agent.tools.places import locate
 from agent.tools.progress import wait_for_end
 from agent.tools.truncation import shorten
+from wire.call_parts import CallPart
 
 __all__ = ["ExecInput", "ExecTool", "yield_window"]
 
@@ -62,6 +64,27 @@ class ExecTool:
             return _result(session, warnings, context.outputs)
         registry.background(session)
         return ToolOutput(_still_running(session, warnings), session.details())
+
+    async def describe(self, arguments: ExecInput, context: ToolContext) -> list[CallPart]:
+        """What it would run, for whoever is to allow it."""
+        try:
+            workdir = locate(context, arguments.workdir).path
+        except ToolError as exc:
+            workdir = f"{arguments.workdir} (the call will fail: {exc})"
+        env = [CallPart("env", f"{name}={value}") for name, value in arguments.env.items()]
+        how = ", ".join(_manner(arguments))
+        options = [CallPart("how", how)] if how else []
+        return [CallPart("workdir", workdir), *env, *options, CallPart("command", arguments.command)]
+
+
+def _manner(arguments: ExecInput) -> Iterator[str]:
+    """What is unusual about the way the command is to run."""
+    if arguments.background:
+        yield "in the background"
+    if arguments.pty:
+        yield "with a terminal"
+    if arguments.timeout != _DEFAULT_TIMEOUT:
+        yield f"stopped after {arguments.timeout:g} s" if arguments.timeout else "without a time limit"
 
 
 def yield_window(arguments: ExecInput) -> float:

@@ -3,7 +3,7 @@
 Whatever goes wrong is a result that says so, not an error: a process may end between two words about it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -16,6 +16,7 @@ from agent.processes.stdin import InputClosed
 from agent.tools.base import Effects, Report, ToolContext, ToolOutput
 from agent.tools.progress import wait_for_end
 from agent.tools.truncation import shorten
+from wire.call_parts import CallPart
 
 __all__ = ["ProcessTool", "act"]
 
@@ -41,6 +42,26 @@ class ProcessTool:
     async def run(self, arguments: ProcessInput, context: ToolContext) -> ToolOutput:
         """See the interface."""
         return await act(arguments, context.processes, context.scope_key, context.outputs, context.report)
+
+    async def describe(self, arguments: ProcessInput, context: ToolContext) -> list[CallPart]:
+        """What it would do, and to which command, for whoever is to allow it."""
+        session = context.processes.get(arguments.session_id or "", context.scope_key)
+        about = [] if arguments.session_id is None else [CallPart("session", arguments.session_id)]
+        command = [] if session is None else [CallPart("running", session.command.line)]
+        return [CallPart("action", arguments.action), *about, *command, *_input_parts(arguments)]
+
+
+def _input_parts(arguments: ProcessInput) -> Iterator[CallPart]:
+    """What the command would be given; a submit ends with Enter."""
+    match arguments.action:
+        case "write" | "paste":
+            yield CallPart("input", arguments.data)
+        case "submit":
+            yield CallPart("input", f"{arguments.data}\n")
+        case "send_keys":
+            yield CallPart("keys", " ".join(arguments.keys))
+    if arguments.eof:
+        yield CallPart("then", "its input ends")
 
 
 async def act(

@@ -7,9 +7,11 @@ import trio
 
 from agent.tools.base import Effects, ToolContext, ToolOutput
 from agent.tools.content import encoded, stamp_now
+from agent.tools.describing import parts_of_write
 from agent.tools.ledger import Stamp
 from agent.tools.places import Place, failures_of, located
 from agent.tools.replacing import Written, changed_meanwhile, replace_content
+from wire.call_parts import CallPart
 
 __all__ = ["WriteInput", "WriteTool"]
 
@@ -40,6 +42,12 @@ class WriteTool:
         verb = "created" if written.is_new else "replaced"
         return ToolOutput(
             f"wrote {len(data)} bytes to {place.asked} ({verb})", {"path": place.path, "bytes": len(data)}
+        )
+
+    async def describe(self, arguments: WriteInput, context: ToolContext) -> list[CallPart]:
+        """What it would change, for whoever is to allow it."""
+        return await trio.to_thread.run_sync(
+            parts_of_write, arguments.path, arguments.content, context, abandon_on_cancel=True
         )
 
 

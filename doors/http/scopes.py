@@ -16,7 +16,7 @@ class Scope(IntEnum):
 _READ = (
     *("ping", "status", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
     *("sessions.list", "sessions.get", "sessions.history", "agents.list", "workers.list", "waiting.list"),
-    *("heartbeat.status", "cron.list", "cron.get"),
+    *("heartbeat.status", "cron.list", "cron.get", "approvals.list", "approvals.show"),
 )
 _WRITE = (
     *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "events.inject"),

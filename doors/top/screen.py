@@ -64,7 +64,7 @@ def draw(
         return Group(Text("pool", "bold"), Text(picture.trouble or "asking the supervisor", "yellow"), foot)
     head = _head(frame, width)
     room = height - len(head) - 1
-    asked = _questions(frame, room)
+    asked = _questions(frame, width, room)
     body = (_wide if width >= _WIDE else _narrow)(frame, width, room - len(asked))
     return Group(*head, *asked, body, foot)
 
@@ -114,12 +114,12 @@ def _quantiles(latency: Record) -> str:
     return f"p50 {span(latency['p50'])} p99 {span(latency['p99'])}" if latency["count"] else "-"
 
 
-def _questions(frame: _Frame, room: int) -> list[Text]:
+def _questions(frame: _Frame, width: int, room: int) -> list[Text]:
     """As many as leave two thirds of the room. What is asked is cut at the edge; what is to be typed is not."""
     asked = (frame.picture.status or {})["gateway"]["permissions"]
     beside = 3 * _LEAST_PART  # workers, waiters, sessions; a question has two lines, and a blank one is below the last
     most = max(1, min(len(asked), room // 6, (room - beside - 1) // 2))
-    lines = list(question_lines(asked[:most], frame.place))
+    lines = list(question_lines(asked[:most], frame.place, columns=width))
     for line in lines:
         line.no_wrap, line.overflow = True, line.overflow or "ellipsis"
     return [*lines, Text()] if lines else []

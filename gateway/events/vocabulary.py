@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from wire.call_parts import CallPage, bounded
 from wire.envelope import Channel
 from wire.excerpts import excerpt
 from wire.framing import DECODE_ERRORS
@@ -64,6 +65,7 @@ class _Executed(msgspec.Struct, frozen=True, omit_defaults=True):
 class _Permission(msgspec.Struct, frozen=True, omit_defaults=True):
     call: ToolCallView
     reason: str | None = None
+    shown: CallPage | None = None
 
 
 class _Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -119,7 +121,8 @@ def _approval(given: _Approval | None) -> _Approval | None:
 
 def _permission_required(data: msgspec.Raw) -> Single:
     event = _decode(data, _Permission)
-    return Single(Channel.CONTROL, "permission_required", _Permission(_call(event.call), _cut(event.reason)))
+    shown = event.shown and bounded(event.shown)
+    return Single(Channel.CONTROL, "permission_required", _Permission(_call(event.call), _cut(event.reason), shown))
 
 
 def _permission_decided(data: msgspec.Raw) -> Single:

@@ -7,14 +7,17 @@ import trio
 from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.commands import parse_command
+from gateway.decisions import ShownCall
 from gateway.events import EventCursor
 from gateway.methods.frames import events_frame
 from gateway.requests import (
     AbortRequest,
     AcquireRequest,
     AgentRequest,
+    ApprovalRequest,
     DecideRequest,
     DelegateRequest,
+    NoParams,
     ProcessRequest,
     PromptRequest,
     ReleaseRequest,
@@ -101,9 +104,18 @@ class RunMethods:
         """Decide about a tool call that awaits approval."""
         session = None if params.session is None else check_session_key(params.session)
         session = await self._gateway.decisions.decide(
-            params.call_id, params.decision, by=caller.name, note=params.note, session=session
+            params.call_id, params.decision, by=caller.name, note=params.note, session=session, seen=params.seen
         )
         return {"session": session, "call_id": params.call_id, "decision": params.decision, "by": caller.name}
+
+    async def approvals(self, _params: NoParams, _caller: Caller) -> Any:
+        """The tool calls that await approval."""
+        return self._gateway.permissions.snapshot()
+
+    async def show_approval(self, params: ApprovalRequest, _caller: Caller) -> ShownCall:
+        """What one of them would do."""
+        session = None if params.session is None else check_session_key(params.session)
+        return await self._gateway.decisions.show(params.call_id, session, params.offset)
 
     async def ui_respond(self, params: UiRespondRequest, _caller: Caller) -> Any:
         """Answer an extension's dialog."""

@@ -48,6 +48,8 @@ class Methods:
             "subscribe": (requests.SubscribeRequest, subscriptions.subscribe),
             "unsubscribe": (requests.UnsubscribeRequest, subscriptions.unsubscribe),
             "decide": (requests.DecideRequest, runs.decide),
+            "approvals.list": (requests.NoParams, runs.approvals),
+            "approvals.show": (requests.ApprovalRequest, runs.show_approval),
             "ui.respond": (requests.UiRespondRequest, runs.ui_respond),
             "sessions.list": (requests.NoParams, sessions.list),
             "sessions.get": (requests.SessionRequest, sessions.get),

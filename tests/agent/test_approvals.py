@@ -3,11 +3,15 @@
 import pytest
 
 from agent.approvals import Approvals, Decided, NotDecidable, Question
+from agent.call_parts import Description
+from wire.call_parts import CallPart
 from wire.messages import ToolCallView
 
 
-def ask(approvals: Approvals, call_id: str, taken: list[Decided] | None = None) -> Question:
-    question = Question(ToolCallView(call_id, "exec"), (taken or []).append, lambda _: None)
+def ask(approvals: Approvals, call_id: str, taken: list[Decided] | None = None, *parts: CallPart) -> Question:
+    question = Question(
+        ToolCallView(call_id, "exec"), ([] if taken is None else taken).append, lambda _: None, Description(parts)
+    )
     approvals.ask(question)
     return question
 
@@ -16,6 +20,21 @@ def refusal(approvals: Approvals, call_id: str) -> str:
     with pytest.raises(NotDecidable) as refused:
         approvals.decide(call_id, "allow")
     return refused.value.code
+
+
+def test_a_call_that_was_shown_in_part_is_allowed_only_with_the_word_from_its_end() -> None:
+    approvals = Approvals()
+    taken: list[Decided] = []
+    for call in ("c", "d"):
+        ask(approvals, call, taken, CallPart("command", "x\n" * 10_000))
+    for seen in (None, "", "wrong"):
+        with pytest.raises(NotDecidable, match="longer than what was shown of it by 19,920 characters") as refused:
+            approvals.decide("c", "allow", seen=seen)
+        assert refused.value.code == "not_shown"
+    assert taken == []
+    approvals.decide("c", "allow", seen=approvals.page("c", 19_000).seen)
+    approvals.decide("d", "deny")  # which harms nobody
+    assert [decided.decision for decided in taken] == ["allow", "deny"]
 
 
 async def test_a_decision_reaches_who_waits_for_it() -> None:

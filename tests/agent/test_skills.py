@@ -66,6 +66,6 @@ async def test_the_model_may_read_a_skill_and_children_get_what_is_not_set_yet(s
         told = await client.prompt(f'TOOL:read {{"path":"{sewing}/SKILL.md"}} TELL')
         assert "Thread first." in told.text
         refused = await client.prompt(f'TOOL:write {{"path":"{sewing}/SKILL.md","content":"x"}} TELL')
-        assert "outside the working directory" in refused.text
+        assert "which its tools may not change" in refused.text
         children = await client.prompt('TOOL:exec {"command":"echo $NEEDLE $HOME"} TELL')
     assert children.text == f"fine {tmp_path}/home\n"

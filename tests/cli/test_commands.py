@@ -17,7 +17,7 @@ from tests.doors.test_tables import CONVERSATIONS, DOCUMENT
 
 COMMANDS = ["run", "stop", "pause", "resume", "drain", "reload", "prompt", "wait", "steer", "abort", "approve", "deny"]
 COMMANDS += ["delegate", "attach", "sessions", "status", "workers", "waiting", "events", "explain", "route", "worker"]
-COMMANDS += ["top", "heartbeat", "cron", "config", "doctor", "demo", "stress"]
+COMMANDS += ["approvals", "top", "heartbeat", "cron", "config", "doctor", "demo", "stress"]
 
 # --- help -----------------------------------------------------------------------------------------------------------
 

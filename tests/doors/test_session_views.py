@@ -1,6 +1,7 @@
 """One session on the terminal."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -18,19 +19,11 @@ def printed(view: RenderableType) -> str:
 
 def test_what_is_known_of_a_session_is_a_line_each_and_what_is_not_is_left_out() -> None:
     session = {"key": "ada", "status": "READY", "model": None, "source": {"channel": "sms", "chat_id": "a b"}}
-    assert printed(session_view(session, 60)) == 'key     ada\nstatus  READY\nsource  channel=sms  chat_id="a b"'
-
-
-def test_what_it_asks_comes_with_the_command_to_answer() -> None:
-    call = {"id": "c1", "name": "exec", "input_preview": "ls"}
-    shown = printed(session_view({"key": "ada", "pending_permissions": [call]}, 60, " --socket s"))
-    assert shown == "key  ada\nasks      ada: exec ls\n          pool approve --socket s -s ada c1"
+    assert printed(session_view(session)) == 'key     ada\nstatus  READY\nsource  channel=sms  chat_id="a b"'
 
 
 def test_times_are_shown_as_people_read_them() -> None:
-    assert " 19" in printed(session_view({"created_at": 0.0}, 60)) or " 20" in printed(
-        session_view({"created_at": 0.0}, 60)
-    )
+    assert re.search(" (19|20)", printed(session_view({"created_at": 0.0})))
 
 
 def test_messages_are_shown_with_what_the_tools_did_beside_them() -> None:

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from errors import PoolError, UsageError, WorkerRefused
+from errors import PoolError, ProtocolViolation, UsageError, WorkerRefused
 from gateway.events.translate import Single
 from gateway.events.vocabulary import READERS
 from gateway.permissions import Permissions
@@ -30,6 +30,42 @@ async def test_a_decision_finds_the_session_by_the_call(tmp_path: Path, autojump
         await world.call("decide", call_id="c1", decision="allow")
         assert (await first.wait()).text == "allow"
         assert world.launcher.asked("decide")[1] == {"call_id": "c1", "decision": "allow", "by": "carol"}
+
+
+async def test_a_call_is_shown_in_full_by_the_worker_that_asks_and_the_word_from_its_end_reaches_it(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("ask c1", "alice")
+        page = {"parts": [{"name": "command", "text": "x" * 100_000}], "hidden": 7, "seen": "1234"}
+        world.launcher.running("ask c1").page = page
+        shown = msgspec.to_builtins(await world.call("approvals.show", call_id="c1", offset=5))
+        assert world.launcher.asked("describe_call") == [{"call_id": "c1", "offset": 5}]
+        assert (shown["session"], shown["call"]["id"], "is_partial" in shown) == ("alice", "c1", False)
+        assert len(shown["page"]["parts"][0]["text"]) == 64_000
+        assert (shown["page"]["hidden"], "seen" in shown["page"]) == (36_007, False)
+        await world.call("decide", call_id="c1", decision="allow", seen="1234")
+        assert world.launcher.asked("decide") == [
+            {"call_id": "c1", "decision": "allow", "by": "carol", "seen": "1234"},
+        ]
+        await run.wait()
+        with pytest.raises(UsageError, match="was decided already"):
+            await world.call("approvals.show", call_id="c1")
+
+
+async def test_of_a_worker_that_cannot_show_its_calls_the_beginning_is_shown_as_that(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("ask c1", "alice")
+        shown = msgspec.to_builtins(await world.call("approvals.show", call_id="c1"))
+        assert shown["page"]["parts"] == [{"name": "input", "text": "rm -rf"}]
+        assert shown["is_partial"] is True
+        world.launcher.running("ask c1").page = {"parts": 7}
+        with pytest.raises(ProtocolViolation, match="makes no sense"):
+            await world.call("approvals.show", call_id="c1")
+        [asked] = await world.call("approvals.list")
+        assert (asked["session"], asked["call"]["id"]) == ("alice", "c1")
 
 
 async def test_a_question_and_its_answer_are_control_events_of_the_run(

@@ -25,6 +25,8 @@ class GatewayWorker(MemoryWorker):
     refuses_steers = False
     ignores_steers = False
     """They are not answered."""
+    page: Any = None
+    """What ``describe_call`` answers; None: it does not know the method."""
     tells_queue = True
     """Whether it says how many steers wait."""
 
@@ -130,6 +132,12 @@ class GatewayWorker(MemoryWorker):
         self.transport.exit(signal=9)
 
     # --- other requests -----------------------------------------------------------------------------------------------
+
+    def describe_call(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        if self.page is None:
+            self.refuse(request, "unknown_method", "there is no method describe_call")
+        page: dict[str, Any] | None = self.page
+        return page
 
     def steer(self, request: dict[str, Any]) -> dict[str, Any] | None:
         if self.refuses_steers or self.running is None:

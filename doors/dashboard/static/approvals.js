@@ -1,6 +1,7 @@
-// Tool calls that wait for a person: what is asked, a note, allow or deny.
+// Tool calls that wait for a person: all of what is asked, a note, allow or deny.
 
 import { announce } from "./announcer.js";
+import { CallInFull } from "./calls.js";
 import { byId, h, reconcile, setText } from "./dom.js";
 import { plural } from "./format.js";
 
@@ -36,21 +37,28 @@ export class ApprovalsView {
     if (first === null) announce(`${plural(0, "call")} wait for approval`);
   }
 
-  #create({ session, call }) {
+  #create({ session, call, reason }) {
     const note = h("input", { type: "text", maxlength: "2000", placeholder: "Note to the model (optional)", "aria-label": `Note about ${call.name} in ${session}`, spellcheck: "true" });
     const button = (label, tone, decision) =>
-      h("button", { type: "button", class: `button ${tone}`, text: label, "aria-label": `${label} ${call.name} in ${session}`, on: { click: () => this.#decide(element, session, call, decision, note.value) } });
+      h("button", { type: "button", class: `button ${tone}`, text: label, "aria-label": `${label} ${call.name} in ${session}`, on: { click: () => this.#decide(element, session, call, decision, note.value, full.seen) } });
     const open = h("button", { type: "button", class: "link-button", text: session, on: { click: () => this.#app.openSession(session) } });
-    const what = h("div", { class: "asked" }, h("p", {}, h("strong", { text: call.name }), " in ", open), h("pre", { text: call.input_preview, tabindex: "0", "aria-label": "Input of the call" }));
-    const answer = h("div", { class: "answer" }, note, button("Deny", "", "deny"), button("Approve", "primary", "allow"));
+    const approve = button("Approve", "primary", "allow");
+    approve.disabled = true;
+    const full = new CallInFull(this.#app, session, call, () => {
+      approve.disabled = !full.isWhole;
+      approve.title = full.isWhole ? "" : "Not all of the call is shown";
+    });
+    const why = reason ? h("span", { class: "why", text: `: ${reason}` }) : null;
+    const what = h("div", { class: "asked" }, h("p", {}, h("strong", { text: call.name }), " in ", open, why), full.element);
+    const answer = h("div", { class: "answer" }, note, button("Deny", "", "deny"), approve);
     const element = h("li", { class: "approval", data: { call: call.id } }, what, answer);
     return element;
   }
 
-  async #decide(element, session, call, decision, note) {
-    const buttons = element.querySelectorAll(".answer button");
+  async #decide(element, session, call, decision, note, seen) {
+    const buttons = [...element.querySelectorAll(".answer button")].filter((button) => !button.disabled);
     for (const button of buttons) button.disabled = true;
-    const params = { session, call_id: call.id, decision, ...(note.trim() ? { note: note.trim() } : {}) };
+    const params = { session, call_id: call.id, decision, ...(note.trim() ? { note: note.trim() } : {}), ...(seen ? { seen } : {}) };
     const done = await this.#app.act("decide", params, `${decision === "allow" ? "Approved" : "Denied"}: ${call.name} in ${session}`);
     if (done === null) for (const button of buttons) button.disabled = false;
   }

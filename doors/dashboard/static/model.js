@@ -159,7 +159,7 @@ export class Model {
 
   #takePermission({ seq, session, type }, data, changed) {
     if (type === "permission_required") {
-      this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call, seq });
+      this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call, reason: data.reason, seq });
     } else this.#forgetPermission(`${session}\n${data.call_id}`, seq);
     changed.add("approvals");
   }

@@ -1,5 +1,6 @@
 """Conversations in the browser: an answer that streams, a worker that dies, approved calls, texts that bite."""
 
+import json
 import os
 import signal
 
@@ -116,6 +117,40 @@ def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_mode
     expect(page).to_have_title("pool")
 
 
+def test_all_of_a_call_is_shown_before_it_can_be_approved(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    page = visit.page
+    hidden = json.dumps({"command": f"true{' ' * 300}\necho evil\t\u200b", "env": {"CC": "other"}})
+    site.begin("blind", f"TOOL:exec {hidden} TELL", agent="careful")
+    card = page.locator(".approval")
+    expect(card.locator(".part", has_text="command").locator("pre")).to_have_text(
+        "true⟨300 spaces⟩\necho evil⇥   \\u{200b}"
+    )
+    expect(card.locator(".part", has_text="env").locator("pre")).to_have_text("CC=other")
+    expect(card.get_by_role("button", name="Approve")).to_be_enabled()
+    visit.keep("approval-whole")
+    card.get_by_role("button", name="Deny").click()
+    expect(page.locator("#approvals")).to_be_hidden()
+
+
+def test_a_long_call_can_be_approved_when_its_end_was_shown(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    page = visit.page
+    content = "".join(f"line {number} \U0001f600\n" for number in range(10_000)) + "the end\n"
+    run = site.begin(
+        "lengthy", f"TOOL:write {json.dumps({'path': 'long.txt', 'content': content})} ECHO:ok", agent="careful"
+    )
+    card = page.locator(".approval")
+    expect(card.locator(".hidden-part")).to_contain_text("more characters in")
+    expect(card.get_by_role("button", name="Approve")).to_be_disabled()
+    visit.keep("approval-cut")
+    card.get_by_role("button", name="Show all of it").click()
+    expect(card.locator("pre").last).to_contain_text("the end")
+    card.get_by_role("button", name="Approve").click()
+    expect(page.locator("#approvals")).to_be_hidden()
+    assert site.call("agent.wait", run_id=run)["text"].strip() == "ok"
+
+
 def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, open_page: OpenPage) -> None:
     visit = open_page(site)
     page = visit.page
@@ -129,7 +164,7 @@ def test_a_message_with_scripts_in_it_is_text_wherever_it_is_shown(site: Site, o
     expect(page.locator("#conversation-title")).to_have_text(f"key{HOSTILE}")
     expect(page.locator("#events .event", has_text="window.taken").first).to_be_attached()
     site.begin("asks", f'TOOL:exec {{"command": "echo {HOSTILE.replace(chr(34), "")}"}} TELL', agent="careful")
-    expect(page.locator(".approval pre")).to_contain_text("<img src=x")
+    expect(page.locator(".approval .call")).to_contain_text("<img src=x")
     assert page.evaluate("[window.taken, document.querySelectorAll('img, b').length]") == [None, 0]
     visit.keep("escaped")
     page.locator(".approval").get_by_role("button", name="Deny").click()

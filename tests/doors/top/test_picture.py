@@ -152,13 +152,15 @@ def test_everything_at_once_fits_every_height(height: int, trouble: str | None) 
     assert len(lines_of(picture, LEAST_COLUMNS, height)) == height
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
-def test_everything_that_matters_is_on_the_screen(width: int, height: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "height", "command"), [(80, 24, "pool approvals show --socket /s"), (200, 50, "pool approve --socket /s")]
+)
+def test_everything_that_matters_is_on_the_screen(width: int, height: int, command: str) -> None:
     picture = Picture()
     picture.take_status(a_status(workers=2, waiters=1, sessions=2, asks=1))
     picture.take_events([event("done", "s1", reason="completed", text="hi")])
     text = "\n".join(lines_of(picture, width, height, place=" --socket /s"))
-    for wanted in ("w0", "w1", "all 4 workers are busy", "s0", "PAUSED", "pool approve --socket /s", "EVENTS", "wait"):
+    for wanted in ("w0", "w1", "all 4 workers are busy", "s0", "PAUSED", command, "EVENTS", "wait"):
         assert wanted in text
     assert "space hold   held" in "\n".join(lines_of(picture, width, height, held=True))
 
