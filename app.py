@@ -39,6 +39,7 @@ from rpc.statefile import StateFile, StateFileCorrupt
 from settings import Settings
 from store import Loaded, open_store, share_interpreter
 from wire.envelope import Channel
+from wire.secret_names import secret_values
 
 __all__ = ["Supervisor", "run"]
 
@@ -84,10 +85,10 @@ def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread:
 
 
 def _secrets(settings: Settings) -> list[str]:
-    """What webhooks are signed with; and what agents have in their environment, whatever the variable is called."""
+    """What webhooks are signed with, and what is secret of agents' environments."""
     hooks = settings.delivery.webhooks.values()
     return [
-        *(value for agent in settings.agents.values() for value in agent.env.values()),
+        *(value for agent in settings.agents.values() for value in secret_values(agent.env.items(), agent.secret_env)),
         *(secret for hook in hooks if (secret := hook.secret or os.environ.get(hook.secret_env, ""))),
     ]
 

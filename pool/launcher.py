@@ -35,8 +35,6 @@ __all__ = ["LocalLauncher", "LocalWorker"]
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
 """Tells the bundled agent who must be its parent, so that it does not start for one that has just been killed."""
-_PLACES = ("_DIR", "_FILE", "_PATH", "_HOME")
-"""What variables end with that say where something lies; the values of all others may be secret."""
 _SMALL_TRANSCRIPT = 128 * 1024
 """Bytes that are scanned in less time than it takes to ask a thread."""
 
@@ -214,7 +212,7 @@ class LocalLauncher:
             env=tuple(env.items()),
             cwd=profile.cwd,
             log_path=self._log_of(worker_id),
-            secrets=tuple(value for name, value in profile.env if not name.endswith(_PLACES)),
+            secrets=profile.secrets,
         )
 
     def _log_of(self, worker_id: str) -> Path:

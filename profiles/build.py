@@ -106,6 +106,7 @@ def _build(
         soft=SoftArgs(definition.provider, definition.model, definition.thinking),
         resources=_resources(settings.skills, definition, role_settings, directory),
         env=_env(definition, directory),
+        secret_env=_secret_env(definition),
     )
 
 
@@ -199,6 +200,13 @@ def _resources(skills: SkillSettings, definition: AgentSettings, role: RoleSetti
 
 def _resolved(names: Iterable[str], cwd: str) -> tuple[str, ...]:
     return tuple(resolve_resource(name, cwd) for name in names)
+
+
+def _secret_env(definition: AgentSettings) -> list[str]:
+    for name in definition.secret_env:
+        if name not in definition.env:
+            raise UsageError(f"secret_env: there is no {name[:200]!r} in env", setting="secret_env")
+    return definition.secret_env
 
 
 def _env(definition: AgentSettings, cwd: str) -> dict[str, str]:

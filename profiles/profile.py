@@ -6,6 +6,7 @@ import msgspec
 
 from errors import UsageError
 from profiles.signature import HARD_TAG, SIGNATURE_TAG, digest
+from wire.secret_names import secret_values
 
 __all__ = ["CapabilityProfile", "Resources", "SoftArgs", "make_profile", "with_soft"]
 
@@ -43,7 +44,8 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     Build it with ``profiles.build_profile`` (or ``profiles.make_profile`` for the bare parts); both compute the
     signatures, SHA-256 in hex. ``env`` holds the profile's own variables sorted by name; their values may be secret:
-    they enter the signature and the worker's environment, never a log, a repr or a status.
+    they enter the signature and the worker's environment, never a repr or a status. ``secret_env``: names of those that
+    are secret although they do not look so.
     """
 
     agent: str
@@ -55,6 +57,7 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     soft: SoftArgs = SoftArgs()
     resources: Resources = Resources()
     env: tuple[tuple[str, str], ...] = ()
+    secret_env: tuple[str, ...] = ()
     signature: str
     hard_signature: str
 
@@ -62,6 +65,11 @@ class CapabilityProfile(msgspec.Struct, frozen=True, kw_only=True):
     def short(self) -> str:
         """First 8 digits of the signature: enough to tell profiles apart in a table."""
         return self.signature[:8]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that nothing may show that the worker says."""
+        return secret_values(self.env, self.secret_env)
 
     def __repr__(self) -> str:
         names = ",".join(name for name, _ in self.env)
@@ -82,6 +90,7 @@ def make_profile(
     soft: SoftArgs = SoftArgs(),  # noqa: B008  # frozen: the one instance can be shared
     resources: Resources = Resources(),  # noqa: B008  # the same
     env: Mapping[str, str] | None = None,
+    secret_env: Iterable[str] = (),
 ) -> CapabilityProfile:
     """A profile from its bare parts, signed. Resources are de-duplicated, the first one stays; ``env`` is sorted.
 
@@ -94,7 +103,8 @@ def make_profile(
     resources = _without_duplicates(resources)
     variables = tuple(sorted((env or {}).items()))
     _check(command, cwd, (*hard_args, *_texts(soft), *_resource_names(resources)), variables)
-    hard_parts = (role, cwd, dialect, command, hard_args, variables)
+    marked = tuple(sorted(set(secret_env)))
+    hard_parts = (role, cwd, dialect, command, hard_args, variables, *([marked] if marked else []))
     soft_parts = ((soft.provider, soft.model, soft.thinking), _lists(resources))
     return CapabilityProfile(
         agent=agent,
@@ -106,6 +116,7 @@ def make_profile(
         soft=soft,
         resources=resources,
         env=variables,
+        secret_env=marked,
         signature=digest(SIGNATURE_TAG, *hard_parts, *soft_parts),
         hard_signature=digest(HARD_TAG, *hard_parts),
     )
@@ -126,6 +137,7 @@ def with_soft(
         soft=soft,
         resources=profile.resources,
         env=dict(profile.env),
+        secret_env=profile.secret_env,
     )
 
 

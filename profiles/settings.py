@@ -90,7 +90,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     prompt_templates: list[str] = []
     """Prompt templates of this agent, after the role's."""
     env: dict[str, str] = {}
-    """Environment variables of its workers; values may be secret and are never shown."""
+    """Environment variables of its workers; no listing shows a value. What a worker prints is shown without those that
+    are secret: of variables with KEY, TOKEN, SECRET, PASSWORD or the like in their names, and of ``secret_env``."""
+    secret_env: list[str] = []
+    """Variables of ``env`` whose values are secret although their names do not say so."""
     agent_dir: str | None = None
     """The program's own directory of settings and sessions (``PI_CODING_AGENT_DIR``)."""
     package_dir: str | None = None

@@ -87,7 +87,8 @@ class OpenAIModel:
     async def _begin(self, reply: "Reply", request: ModelRequest) -> _Answer:
         if reply.status != 200:
             body = await reply.read_start(_ERROR_BODY_BYTES, self._patience.error)
-            raise error_of_status(reply.status, reply.headers, body, time.time())
+            hint = self._endpoint.key_hint
+            raise error_of_status(reply.status, reply.headers, body, time.time(), key_hint=hint)
         kind = reply.content_type
         if kind in {"text/html", "application/xhtml+xml"}:
             raise ModelError(f"{self._endpoint.origin} answered with a web page: is the base URL right?")

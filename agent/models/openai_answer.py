@@ -61,6 +61,10 @@ class _Chunk(msgspec.Struct, frozen=True, gc=False):
     error: Any = None
 
 
+class _Unreadable(ModelError):
+    """What the server sent is no piece of an answer. Not transient: a server that says such things says them again."""
+
+
 _Says: TypeAlias = type[TextPiece] | type[ThinkingPiece]
 
 
@@ -186,10 +190,13 @@ class StreamedAnswer:
 
     def close(self) -> list[Piece]:
         """The body has ended, or ``done`` is true: the last pieces. Raises ModelError when the answer is not whole."""
-        if not self.done:
-            self._take(self._events.close())
+        try:
+            if not self.done:
+                self._take(self._events.close())
+        except _Unreadable:  # the last event came without its end
+            raise _cut() from None
         if not self.complete:
-            raise ModelError("the model server ended the stream in the middle of the answer", transient=True)
+            raise _cut()
         return self._answer.end()
 
     def _take(self, events: list[bytes]) -> None:
@@ -225,9 +232,13 @@ class WholeAnswer:
         return self._answer.end()
 
 
+def _cut() -> ModelError:
+    return ModelError("the model server ended the stream in the middle of the answer", transient=True)
+
+
 def _unreadable(data: bytes, exc: Exception) -> ModelError:
     start = tidy(data[:400].decode(errors="replace"), 100)
-    return ModelError(f"the model server sent what cannot be read ({tidy(str(exc), 100)}): {start}", transient=True)
+    return _Unreadable(f"the model server sent what cannot be read ({tidy(str(exc), 100)}): {start}")
 
 
 def _tokens(count: int | None) -> int:

@@ -48,12 +48,16 @@ class Secret:
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """A server. ``url`` is where chat completions are asked for, ``origin`` what errors call it."""
+    """A server. ``url`` is where chat completions are asked for, ``origin`` what errors call it.
+
+    ``key_hint``: what to do where it refuses the key, or that there is none.
+    """
 
     url: str
     origin: str
     key: Secret
     dialect: Dialect = Dialect()
+    key_hint: str = ""
 
     @property
     def encrypted(self) -> bool:
@@ -94,7 +98,15 @@ def read_endpoint(base_url: str | None, environment: Mapping[str, str]) -> Endpo
         origin=parts.netloc.rpartition("@")[2],
         key=Secret(key),
         dialect=_dialect(environment.get("OPENAI_COMPAT", "")),
+        key_hint=_key_hint(environment, has_key=bool(key)),
     )
+
+
+def _key_hint(environment: Mapping[str, str], *, has_key: bool) -> str:
+    """A worker of a pool gets no variable of its terminal: there the key stands in the settings."""
+    in_a_pool = "POOL_WORKER_ID" in environment
+    place = "OPENAI_API_KEY in [agents.NAME.env] of the pool's settings" if in_a_pool else "OPENAI_API_KEY"
+    return f"check the key in {place}" if has_key else f"no key was sent: set {place}"
 
 
 def _split(base: str) -> SplitResult:

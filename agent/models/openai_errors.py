@@ -21,20 +21,23 @@ _OVERFLOW = re.compile(
     r"|input.{0,20} too long|maximum.{0,20}\btokens",
     re.IGNORECASE,
 )
-_HINTS = {
-    401: "check the key in OPENAI_API_KEY",
-    403: "check the key in OPENAI_API_KEY",
-    404: "check the model's name and the base URL",
-}
+_ABOUT_THE_KEY = frozenset({401, 403})
+_UNKNOWN = "check the model's name and the base URL"
 _SECONDS = re.compile(r"\s*[0-9]{1,9}(?:\.[0-9]{1,9})?\s*")
 _TAGS = re.compile(r"<(script|style)\b[^<]{0,20000}</\1>|<[^<>]{0,1000}>", re.IGNORECASE)
 
 
-def error_of_status(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ModelError:
-    """The error of a response that is no answer. ``headers`` with lower-case names, ``now`` in Unix time."""
+def error_of_status(
+    status: int, headers: Mapping[str, str], body: bytes, now: float, *, key_hint: str = ""
+) -> ModelError:
+    """The error of a response that is no answer. ``headers`` with lower-case names, ``now`` in Unix time.
+
+    ``key_hint`` is what to do where the server refuses the key.
+    """
     message, code = _read(body)
     said = f"{code or ''} {message}"
-    hint = f" ({_HINTS[status]})" if status in _HINTS else ""
+    advice = key_hint if status in _ABOUT_THE_KEY else _UNKNOWN if status == 404 else ""
+    hint = f" ({advice})" if advice else ""
     return ModelError(
         f"the model server answered {status}: {message or 'without a word'}{hint}",
         transient=status in _TRANSIENT and not _SPENT.search(said),

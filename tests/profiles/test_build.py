@@ -11,6 +11,7 @@ from agent.options import parse_options
 from errors import UsageError
 from profiles import (
     AgentSettings,
+    CapabilityProfile,
     ProfilesSettings,
     Resources,
     RoleSettings,
@@ -175,6 +176,18 @@ def test_extra_arguments_come_last_and_unchanged() -> None:
 def test_an_extra_argument_that_would_go_past_a_setting_is_refused(argument: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         hard_args_of(extra_args=[argument])
+
+
+def test_a_secret_variable_is_one_of_the_environment_and_makes_another_profile() -> None:
+    def profile_of(**agent: Any) -> CapabilityProfile:
+        return build_profile(settings_of({"agents": {"main": agent}}), "main", "default", HERE)
+
+    env = {"PLACE": "/opt", "A_KEY": "abc"}
+    plain, marked = (profile_of(env=env, secret_env=names) for names in ([], ["PLACE"]))
+    assert (plain.secrets, marked.secrets) == (("abc",), ("abc", "/opt"))
+    assert plain.hard_signature != marked.hard_signature
+    with pytest.raises(UsageError, match="secret_env: there is no 'PLAC' in env"):
+        profile_of(env={"PLACE": "/opt"}, secret_env=["PLAC"])
 
 
 def test_soft_arguments_are_the_agents() -> None:

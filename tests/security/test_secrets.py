@@ -25,8 +25,9 @@ SECRETS = {
     "secret of a webhook": "canary-webhook-0008",
     "secret of a webhook in the environment": "canary-environment-0009",
     "something else in the environment": "canary-unrelated-0010",
+    "marked as secret": "canary-marked-0011",
 }
-API, PASSWORD, STDERR, FAILURE, OPERATOR, LOOKER, PATH, HOOK, HOOK_ENV, UNRELATED = SECRETS.values()
+API, PASSWORD, STDERR, FAILURE, OPERATOR, LOOKER, PATH, HOOK, HOOK_ENV, UNRELATED, MARKED = SECRETS.values()
 PASSED = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TZ"}
 TELLS = """cat <<END; sleep 5
 {"event": "start_failed", "data": {"message": "no access with $KEY"}}
@@ -40,8 +41,9 @@ breaker_failures = 1
 env = {{ OPENAI_API_KEY = "{API}", DB_PASSWORD = "{PASSWORD}" }}
 
 [agents.dies]
-command = ["sh", "-c", "echo no access with $KEY >&2; exit 3"]
-env = {{ KEY = "{STDERR}" }}
+command = ["sh", "-c", "echo no access with $KEY to $PLACE in $MODE >&2; exit 3"]
+env = {{ KEY = "{STDERR}", PLACE = "{MARKED}", MODE = "production" }}
+secret_env = ["PLACE"]
 
 [agents.tells]
 command = ["sh", "-c", {json.dumps(TELLS)}]
@@ -163,7 +165,7 @@ def test_s20_no_secret_is_in_the_log_of_the_supervisor_or_in_any_file_that_it_ke
 def test_what_was_looked_at_says_something(house: tuple[Supervisor, dict[str, str], Path]) -> None:
     """Else the tests above would hold for nothing."""
     supervisor, told, data = house
-    assert "no access with ***" in told["failing to start"]
+    assert "no access with *** to *** in production" in told["failing to start"]
     assert "no access with ***" in told["telling why"]
     assert "no access with ***" in "".join(path.read_text() for path in (data / "logs").iterdir())
     assert b"no access with ***" in b"".join(path.read_bytes() for path in data.glob("pool.db*"))

@@ -134,7 +134,7 @@ async def test_a_server_that_asks_for_time_gets_it_and_the_run_goes_on(server: F
         ("BADUTF8", "cannot be read", "echo: BADUTF8"),
         ("STREAMERROR", "overloaded", "echo: STREAMERROR"),
         ("HTML", "web page: is the base URL right", ""),
-        ("STATUS=401", "check the key in OPENAI_API_KEY", ""),
+        ("STATUS=401", "no key was sent: set OPENAI_API_KEY", ""),
     ],
 )
 async def test_a_broken_answer_is_an_error_in_clear_words_and_the_next_prompt_works(

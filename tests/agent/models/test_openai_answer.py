@@ -128,11 +128,11 @@ def test_a_content_filter_is_an_error_after_what_it_let_through() -> None:
 @pytest.mark.parametrize(
     ("stream", "message", "transient"),
     [
-        (b"data: {nonsense\n\n", "cannot be read", True),
-        (b"data: [1]\n\n", "cannot be read", True),
-        (b"data: \xff\n\n", "cannot be read", True),
-        (b"data: " + b'{"error":' * 100_000 + b"\n\n", "cannot be read", True),
-        (b'data: {"choices": [{"delta": {"content": 5}}]}\n\n', "cannot be read", True),
+        (b"data: {nonsense\n\n", "cannot be read", False),
+        (b"data: [1]\n\n", "cannot be read", False),
+        (b"data: \xff\n\n", "cannot be read", False),
+        (b"data: " + b'{"error":' * 100_000 + b"\n\n", "cannot be read", False),
+        (b'data: {"choices": [{"delta": {"content": 5}}]}\n\n', "cannot be read", False),
         (event(error={"message": "overloaded", "code": 503}), "failed: overloaded", True),
         (event(error={"message": "no such tool", "code": "invalid"}), "failed: no such tool", False),
         (event(error="out of order"), "failed: out of order", False),

@@ -43,6 +43,25 @@ def test_a_secret_in_the_url_is_refused_and_not_repeated() -> None:
     assert KEY not in str(failure.value)
 
 
+@pytest.mark.parametrize(
+    ("environment", "hint"),
+    [
+        ({}, "no key was sent: set OPENAI_API_KEY"),
+        ({"OPENAI_API_KEY": KEY}, "check the key in OPENAI_API_KEY"),
+        (
+            {"POOL_WORKER_ID": "i:w1"},
+            "no key was sent: set OPENAI_API_KEY in [agents.NAME.env] of the pool's settings",
+        ),
+        (
+            {"POOL_WORKER_ID": "i:w1", "OPENAI_API_KEY": KEY},
+            "check the key in OPENAI_API_KEY in [agents.NAME.env] of the pool's settings",
+        ),
+    ],
+)
+def test_what_to_do_about_the_key_depends_on_where_the_agent_runs(environment: dict[str, str], hint: str) -> None:
+    assert read_endpoint(None, environment).key_hint == hint
+
+
 def test_quirks_are_named_and_unknown_ones_refused() -> None:
     environment = {"OPENAI_COMPAT": "no-images, strict-roles,,no-reasoning-effort,no-stream-options,no-answer-options"}
     assert read_endpoint(None, environment).dialect == Dialect(

@@ -45,8 +45,10 @@ def test_a_quota_that_is_spent_does_not_pass() -> None:
     assert not error_of_status(429, {}, body, NOW).transient
 
 
-def test_a_refused_key_says_where_the_key_comes_from() -> None:
-    assert "OPENAI_API_KEY" in str(error_of_status(401, {}, b"", NOW))
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_says_what_to_do(status: int) -> None:
+    assert "without a word (set a key)" in str(error_of_status(status, {}, b"", NOW, key_hint="set a key"))
+    assert "set a key" not in str(error_of_status(400, {}, b"", NOW, key_hint="set a key"))
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ async def test_arguments_are_what_the_model_sent(how: str, given: object, opens:
         ("STATUS=307", "answered 307", False),
         ("CUT", "in the middle", True),
         ("RESET", "broke off", True),
-        ("BADJSON", "cannot be read", True),
+        ("BADJSON", "cannot be read", False),
         ("STREAMERROR", "failed: the model is overloaded", True),
         ("HTML", "web page: is the base URL right", False),
         ("FINISH=content_filter hello", "content filter", False),
