@@ -18,12 +18,16 @@ from doors.http.access import Identity
 from doors.http.crowd import Rank
 from doors.http.inbox import Inbox
 from doors.http.protocol import Protocol, ServerContext
+from doors.http.strangers import Expense, measured
 
 __all__ = ["HttpConnection"]
 
 _CHUNK_BYTES = 64 * 1024
+_FIRST_BYTES = 1024
+"""Read at once of a peer that has shown no token: at most some hundred frames before others have their turn."""
 _RESET = struct.pack("ii", 1, 0)
 """Closing the socket forgets what the kernel still holds for the peer."""
+_PASSING_OVER_SECONDS = 60e-6
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 32 * 1024 * 1024
 _logger = logging.getLogger("pool.http")
@@ -41,11 +45,13 @@ class HttpConnection:
         sock: socket.socket,
         addresses: tuple[Any, Any],
         context: ServerContext,
+        expense: Expense,
         *,
         on_rank: Callable[["HttpConnection", Rank], None],
     ) -> None:
         """``addresses``: the peer's and ours. ``on_rank`` hears how the connection stands whenever that changes."""
         self._sock = sock
+        self._expense = expense
         self._settings = context.settings
         self._on_rank = on_rank
         self._identity: Identity | None = None
@@ -68,6 +74,7 @@ class HttpConnection:
     def identity(self, identity: Identity | None) -> None:
         self._identity = identity
         if identity is not None:
+            self._expense.settle()
             self._protocol.allow_messages(int(self._settings.max_body))
         self._tell_rank()
 
@@ -107,18 +114,19 @@ class HttpConnection:
     # --- bytes in -----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        while data := await self._receive():
+        while data := await self._receive(_CHUNK_BYTES if self._expense.is_settled else _FIRST_BYTES):
             if not self._is_busy and not self._has_begun:
                 self._has_begun = True
                 self._reading.deadline = trio.current_time() + self._settings.header_timeout
-            await self._protocol.handle(RawData(data))
+            await measured(self._protocol.handle(RawData(data)), self._expense)
 
-    async def _receive(self) -> bytes:
+    async def _receive(self, most: int) -> bytes:
         """What has arrived; nothing at the end."""
         while True:
             await trio.lowlevel.wait_readable(self._sock)
+            await self._expense.turn()
             try:
-                return self._sock.recv(_CHUNK_BYTES)
+                return self._sock.recv(most)
             except BlockingIOError:
                 continue
             except OSError:
@@ -133,8 +141,9 @@ class HttpConnection:
             return  # it has gone
         left = _LINGER_BYTES
         with trio.move_on_after(_LINGER_SECONDS):
-            while left > 0 and (data := await self._receive()):
+            while left > 0 and (data := await self._receive(_CHUNK_BYTES)):
                 left -= len(data)
+                self._expense.add(_PASSING_OVER_SECONDS)
 
     # --- what the protocol wants --------------------------------------------------------------------------------------
 
@@ -200,7 +209,7 @@ class HttpConnection:
 
     async def _run_app(self, app: ASGIApp, scope: Any, inbox: Inbox, send: Callable[[Any], Awaitable[None]]) -> None:
         try:
-            await app(scope, inbox.receive, send)
+            await measured(app(scope, inbox.receive, send), self._expense)
         except BaseExceptionGroup as group:
             cancelled, defects = group.split(trio.Cancelled)
             if defects is not None:

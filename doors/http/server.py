@@ -19,6 +19,7 @@ from doors.http.protocol import ServerContext
 from doors.http.routes import openings
 from doors.http.services import MethodsPort, Services
 from doors.http.settings import HttpSettings
+from doors.http.strangers import ACCEPT_SECONDS, Expense, Strangers
 from doors.http.tokens import Grant, load_grants, place_of_token
 
 __all__ = ["HttpServer"]
@@ -30,6 +31,21 @@ _FULL = (
     b'{"error":{"code":"saturated","message":"too many connections are open here"}}\n'
 )
 _logger = logging.getLogger("pool.http")
+
+
+class _InTurns(trio.abc.Listener[trio.SocketStream]):
+    """Accepts a connection when something may be done for one that has shown no token."""
+
+    def __init__(self, listener: trio.SocketListener, strangers: Strangers) -> None:
+        self._listener = listener
+        self._strangers = strangers
+
+    async def accept(self) -> trio.SocketStream:
+        await self._strangers.turn(ACCEPT_SECONDS)
+        return await self._listener.accept()
+
+    async def aclose(self) -> None:
+        await self._listener.aclose()
 
 
 class HttpServer:
@@ -50,6 +66,7 @@ class HttpServer:
         self._env = env
         self._crowd: Crowd[HttpConnection] = Crowd()
         self._connections: trio.Nursery
+        self._strangers: Strangers
         self._place = place_of_token(settings, env, data_dir)
         self.services = Services(methods, settings, Access(self._load_grants(settings)))
         self._context = ServerContext(build_app(self.services, openings(self.services)), settings)
@@ -97,7 +114,8 @@ class HttpServer:
         with bind(settings.bind, self._place.is_made) as bound:
             bound.listen(_BACKLOG)
             self.url = url_of(bound.getsockname())
-            listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+            self._strangers = Strangers()
+            listener = _InTurns(trio.SocketListener(trio.socket.from_stdlib_socket(bound)), self._strangers)
             async with trio.open_nursery() as nursery:
                 ready = trio.Event()
                 nursery.start_soon(self._keep_connections, ready)
@@ -113,13 +131,16 @@ class HttpServer:
     async def _keep_connections(self, ready: trio.Event) -> None:
         """They outlive the cancellation of the server for as long as last words may take."""
         with trio.CancelScope(shield=True) as scope:
-            async with trio.open_nursery() as self._connections:
-                ready.set()
-                await self.services.closing.wait()
-                scope.deadline = trio.current_time() + self.services.settings.close_grace
-                await self._context.terminated.set()
-                for connection in self._crowd.members():
-                    connection.wind_up()
+            async with trio.open_nursery() as turns:
+                turns.start_soon(self._strangers.run)
+                async with trio.open_nursery() as self._connections:
+                    ready.set()
+                    await self.services.closing.wait()
+                    scope.deadline = trio.current_time() + self.services.settings.close_grace
+                    await self._context.terminated.set()
+                    for connection in self._crowd.members():
+                        connection.wind_up()
+                turns.cancel_scope.cancel()
 
     # --- who comes in -------------------------------------------------------------------------------------------------
 
@@ -133,7 +154,9 @@ class HttpServer:
             except OSError:
                 return  # it left while it waited to be let in
             if self._make_room():
-                await self._serve(HttpConnection(sock, addresses, self._context, on_rank=self._rank))
+                expense = Expense(self._strangers)
+                expense.add(ACCEPT_SECONDS)
+                await self._serve(HttpConnection(sock, addresses, self._context, expense, on_rank=self._rank))
             else:
                 self._turn_away(sock)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from doors.http import calls, events, health, metrics, routes
+from doors.http import calls, events, health, metrics, routes, strangers
 from doors.http.server import HttpServer
 from doors.http.services import MethodsPort
 from doors.http.settings import HttpSettings
@@ -60,7 +60,11 @@ def methods() -> FakeMethods:
 
 @pytest.fixture
 def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Opens a door with small limits, or others, and much time. What other doors serve on its port is left out."""
+    """Opens a door with small limits, or others, and much time. What other doors serve on its port is left out.
+
+    Connections without a token may cost as much as the test makes of them: ``test_strangers`` holds what they may.
+    """
+    monkeypatch.setattr(strangers, "BURST_SECONDS", 1000.0)
     monkeypatch.setattr(routes, "DOORS", (health.routes, metrics.routes, calls.routes, events.routes))
 
     async def open_it(stands_behind: MethodsPort | None = None, **changes: Any) -> Door:

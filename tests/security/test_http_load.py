@@ -1,0 +1,123 @@
+"""What peers of the HTTP port that show no token can make the supervisor do."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.acceptance.supervisor import Supervisor, running_supervisor
+
+TOKEN = "the-token-of-an-operator-0123456789"
+SETTINGS = f'[http]\nbind = "127.0.0.1:0"\ntoken = "{TOKEN}"\n'
+SECONDS = 4.0
+ALLOWED = 0.1 + 0.05 * SECONDS + 0.3
+"""CPU seconds: what may be saved up, what may be spent, and what the supervisor does by itself."""
+
+CHUNKED = b"POST /api/ping HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+SOCKET = (
+    b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def malformed(peer: socket.socket) -> None:
+    peer.sendall(CHUNKED + b"zz\r\nrubbish")
+    while peer.recv(65536):
+        pass
+
+
+def tiny_chunks(peer: socket.socket) -> None:
+    peer.sendall(CHUNKED)
+    while True:
+        peer.sendall(b"1\r\na\r\n" * 1000)
+
+
+def headers_in_pieces(peer: socket.socket) -> None:
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.sendall(b"GET / HTTP/1.1\r\nX: ")
+    while True:
+        peer.sendall(b"a")
+
+
+def requests(peer: socket.socket) -> None:
+    while True:
+        peer.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 20)
+        if not peer.recv(65536):
+            return
+
+
+def empty_frames(peer: socket.socket) -> None:
+    peer.sendall(SOCKET)
+    peer.recv(4096)
+    peer.sendall(b"\x01\x80\0\0\0\0")
+    while True:
+        peer.sendall(b"\0\x80\0\0\0\0" * 1000)
+
+
+@contextmanager
+def beside(attack: Callable[[socket.socket], None], port: int) -> Iterator[None]:
+    """Somebody attacks, over one connection after the other, until the block ends."""
+    ended = threading.Event()
+    peers: list[socket.socket] = []
+
+    def go_on() -> None:
+        while not ended.is_set():
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as peer:
+                peers[:] = [peer]
+                attack(peer)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        while thread.is_alive():
+            with suppress(OSError):
+                peers[0].shutdown(socket.SHUT_RDWR)
+            thread.join(0.1)
+
+
+@pytest.fixture(scope="module")
+def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
+    place: Path = tmp_path_factory.mktemp("p")
+    (place / "pool.toml").write_text(SETTINGS)
+    with running_supervisor(place / "d", "--config", str(place / "pool.toml")) as running:
+        yield running
+
+
+@pytest.mark.process
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("attack", [malformed, tiny_chunks, headers_in_pieces, requests, empty_frames])
+def test_s79_peers_without_a_token_cost_little_of_a_cpu_and_keep_nobody_out(
+    supervisor: Supervisor, attack: Callable[[socket.socket], None]
+) -> None:
+    url = supervisor.status()["supervisor"]["http"]["url"]
+    process = psutil.Process(supervisor.status()["supervisor"]["pid"])
+
+    def spent() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    with beside(attack, int(url.rpartition(":")[2])):
+        before, until = spent(), time.monotonic() + SECONDS
+        answer = httpx.post(f"{url}/api/ping", json={}, headers={"authorization": f"Bearer {TOKEN}"}, timeout=30)
+        time.sleep(max(0.0, until - time.monotonic()))
+        taken, seconds = spent() - before, time.monotonic() - until + SECONDS
+    assert answer.status_code == 200
+    assert taken < ALLOWED * seconds / SECONDS
+
+
+def test_s79_the_first_malformed_request_ends_its_connection(supervisor: Supervisor) -> None:
+    port = int(supervisor.status()["supervisor"]["http"]["url"].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+        peer.sendall(b"nonsense\r\n\r\nGET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        said = b"".join(iter(lambda: peer.recv(65536), b""))
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert said.count(b"HTTP/1.1") == 1
