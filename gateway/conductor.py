@@ -125,7 +125,10 @@ class Conductor:
             self._keep_time(run)
 
     def abort(self, run: Run) -> bool:
-        """End a run: take it out of its lane, or abort the turn that answers for it. False when it has ended."""
+        """End a run: take it out of its lane, or abort the turn that it began. False when it has ended.
+
+        One whose message another's turn was given leaves that turn, which goes on with the message.
+        """
         if run.name in self._runs:
             self._withdraw(
                 run,
@@ -136,8 +139,13 @@ class Conductor:
             )
             return True
         for turn in self._turns.values():
-            if run in turn.runs:
+            if run is turn.leader and run in turn.runs:
                 turn.end(Ending.ABORTED)
+                return True
+            if turn.let_go(run):
+                self._forget_time(run)
+                text = "the run was aborted; the running turn, which another began, goes on with its message"
+                self._fail(run, RunAborted(text, session=turn.session, worker=turn.worker))
                 return True
         return False
 

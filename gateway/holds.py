@@ -6,7 +6,7 @@ from itertools import islice
 import msgspec
 import trio
 
-from errors import PoolError, UsageError
+from errors import PoolClosed, PoolError, UsageError
 from gateway.caller import Caller
 from gateway.conductor import Conductor
 from gateway.profile_shelf import ProfileShelf
@@ -86,6 +86,7 @@ class Holds:
         self._sessions = sessions
         self._shelf = shelf
         self._holds: dict[str, Hold] = {}
+        self._is_closed = False
 
     async def acquire(self, request: AcquireRequest, caller: Caller) -> HoldView:
         """Hold the worker of a session for the caller's connection. Raises what ``Pool.acquire`` raises."""
@@ -105,9 +106,11 @@ class Holds:
         )
 
     def find(self, hold_id: str, principal: str) -> Hold:
-        """A caller's own hold. Raises UsageError."""
+        """A caller's own hold. Raises UsageError, PoolClosed."""
         hold = self._holds.get(hold_id)
         if hold is None or hold.principal != principal or hold.lease is None or hold.given_back.is_set():
+            if self._is_closed:
+                raise PoolClosed("the supervisor is shutting down and has taken back what nobody used")
             raise UsageError(f"there is no hold {hold_id!r}; it was given back, or its connection has ended")
         return hold
 
@@ -119,6 +122,7 @@ class Holds:
 
     def close(self) -> None:
         """The supervisor stops: give back what nobody uses now; a turn that runs on a hold is waited for."""
+        self._is_closed = True
         for hold in self._holds.values():
             hold.give_back_unused()
 

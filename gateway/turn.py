@@ -154,6 +154,7 @@ class Turn:
         """Answer no longer for a run whose own time is over; False when it ended before."""
         if run not in self.runs:
             return False
+        self._began_with -= run in self.runs[: self._began_with]
         self.runs.remove(run)
         return True
 

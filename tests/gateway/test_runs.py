@@ -198,7 +198,7 @@ async def test_a_run_that_wants_no_new_worker_starts_none(tmp_path: Path, autoju
     async with open_world(tmp_path) as world:
         outcome = await world.ask("hello", spawn=False)
         assert outcome.error is not None
-        assert (outcome.error.code, world.launcher.starts) == ("saturated", [])
+        assert (outcome.error.code, world.launcher.starts) == ("no_worker", [])
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------

@@ -27,13 +27,38 @@ async def test_an_abort_ends_steered_runs_with_the_turn_and_leaks_nothing_into_t
         world.assert_at_rest()
 
 
-async def test_an_abort_of_a_steered_run_is_an_abort_of_its_turn(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_an_abort_of_a_steered_run_ends_that_run_alone(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
-        await world.hanging(run="first")
+        worker = await world.hanging(run="first")
         await world.begin("left", run="second")
         assert (await world.call("abort", session="alice", run="second"))["aborted"] is True
-        assert (await world.run("first").wait()).reason == "interrupted"
-        assert (await world.run("second").wait()).reason == "interrupted"
+        outcome = await world.run("second").wait()
+        assert (outcome.reason, outcome.error and outcome.error.code) == ("interrupted", "aborted")
+        assert (await world.call("abort", session="alice", run="second"))["aborted"] is False
+        assert world.run("first").is_live
+        worker.consume()
+        worker.finish()
+        assert (await world.run("first").wait()).text == "done"
+        world.assert_at_rest()
+
+
+async def test_an_abort_of_a_collected_run_ends_that_run_alone_and_the_leaders_all(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        for number in range(4):
+            await world.begin("hang", run=f"k{number}", queue="collect")
+        world.launcher.slow = True
+        world.launcher.running("hang").finish()
+        await trio.sleep(5)  # what is collected waits for more
+        late = await world.begin("left", run="steered")
+        await world.call("abort", session="alice", run="k2")
+        assert (await world.run("k2").wait()).reason == "interrupted"
+        assert world.run("k1").is_live
+        await world.call("abort", session="alice", run="k1")
+        outcomes = [await run.wait() for run in (world.run("k1"), world.run("k3"), late)]
+        assert [outcome.reason for outcome in outcomes] == ["interrupted"] * 3
+        world.assert_at_rest()
 
 
 @pytest.mark.parametrize("how", ["time", "abort"])
@@ -64,6 +89,8 @@ async def test_a_steer_that_is_under_way_can_be_aborted(tmp_path: Path, autojump
         with trio.fail_after(60):
             assert (await world.run("second").wait()).reason == "interrupted"
         assert trio.current_time() == 0
+        worker.finish()
+        await world.run("first").wait()
         world.assert_at_rest()
 
 
