@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,17 +29,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not bind_to_parent(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
             return _complain("the supervisor is gone", 1)
     try:
-        return _run(options)
+        code = _run(options)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
     except Exception as exc:  # noqa: BLE001 - the last edge: one clear line instead of a traceback
-        return _failed(options, _innermost(exc))
+        return _failed(_innermost(exc))
+    return code
 
 
 def _run(options: "Options") -> int:
     if options.help or options.version:
         sys.stdout.write(_about(version=options.version))
-        sys.stdout.flush()
         return 0
     from agent.assembly import BadStart
 
@@ -67,10 +69,16 @@ def _about(*, version: bool) -> str:
     return help_text(DIRECTIVES_HELP)
 
 
-def _failed(options: "Options", cause: BaseException) -> int:
-    if options.mode == "text" and isinstance(cause, BrokenPipeError):  # whoever read has gone, and knows why
-        return 1
-    return _complain(f"{type(cause).__name__}: {cause}", 1)
+def _failed(cause: BaseException) -> int:
+    from wire.streams import CANNOT_WRITE, drop_output
+
+    if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
+        where = f" {cause.filename}" if cause.filename else ""  # of what is printed there is none
+        code = _complain(f"cannot write{where}: {cause.strerror}", 1)
+    else:
+        code = _complain(f"{type(cause).__name__}: {cause}", 1)
+    drop_output()
+    return code
 
 
 def _innermost(exc: BaseException) -> BaseException:
@@ -82,5 +90,7 @@ def _innermost(exc: BaseException) -> BaseException:
 
 
 def _complain(message: str, code: int) -> int:
-    sys.stderr.write(f"agent: {message}\n")
+    with suppress(OSError):  # there is nowhere left to say it
+        sys.stderr.write(f"agent: {message}\n")
+        sys.stderr.flush()
     return code

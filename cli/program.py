@@ -1,9 +1,8 @@
 """The command ``pool`` as a whole: its commands under their headings, and errors as one line and an exit code."""
 
-import errno
-import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -60,7 +59,6 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
     ),
     "This machine": (config.config, machine.doctor, machine.demo, stress.stress),
 }
-_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _EPILOG = """\b
 Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor,
             4 saturated or timed out, 130 interrupted.
@@ -82,6 +80,13 @@ class Commands(click.Group):
                 rows = [(f"{command.name:{widest}}", command.get_short_help_str(90)) for command in commands]
                 formatter.write_dl(rows)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments; ``--help`` and ``--version`` write there, perhaps to an output that takes no more."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except OSError as error:
+            sys.exit(_report(error))
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         from wire.streams import fill_standard_streams
@@ -91,8 +96,8 @@ class Commands(click.Group):
             try:
                 return super().invoke(ctx)
             finally:
-                _finish_output()
-        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+                sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise  # click knows what to do with these
         except KeyboardInterrupt:
             click.echo(err=True)
@@ -103,33 +108,28 @@ class Commands(click.Group):
             ctx.exit(_report(error))
 
 
-def _finish_output() -> None:
-    """Write what has been printed; raises OSError, with what cannot be written dropped."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError:
-        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(null, sys.stdout.fileno())  # else Python would try again at its end, and have its own words for it
-        os.close(null)
-        raise
-
-
 def _report(error: Exception) -> int:
     """Print one clear line about the error; the exit code that its kind has."""
-    from doors.texts import error_line, exit_code, single_cause
+    from doors.texts import exit_code, single_cause
+    from wire.streams import drop_output
 
     cause = single_cause(error)
+    with suppress(OSError):  # there is nowhere left to say it
+        click.echo(f"pool: {_words_of(cause)}", err=True)
+    drop_output()
+    return exit_code(cause) if isinstance(cause, PoolError) else 1
+
+
+def _words_of(cause: BaseException) -> str:
+    from doors.texts import error_line
+    from wire.streams import CANNOT_WRITE
+
     if isinstance(cause, PoolError):
-        click.echo(f"pool: {error_line(cause)}", err=True)
-        return exit_code(cause)
-    if isinstance(cause, OSError) and cause.errno in _CANNOT_WRITE:
+        return error_line(cause)
+    if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
         where = f" {cause.filename}" if cause.filename else ""  # of what is printed there is none
-        click.echo(f"pool: cannot write{where}: {cause.strerror}", err=True)
-        return 1
-    click.echo(f"pool: unexpected {type(cause).__name__}: {cause} (pool --debug shows where)", err=True)
-    return 1
+        return f"cannot write{where}: {cause.strerror}"
+    return f"unexpected {type(cause).__name__}: {cause} (pool --debug shows where)"
 
 
 @click.group(

@@ -252,7 +252,8 @@ def test_a_built_wheel_holds_the_rooms_and_nothing_else(tmp_path: Path) -> None:
 def test_ci_runs_the_check_of_the_makefile() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert re.search(r"^exec make check$", script.read_text(), re.MULTILINE)
+    assert script.read_text().endswith("\nexec make check\n")
+    assert re.search(r"^unset PYTHONUNBUFFERED\b", script.read_text(), re.MULTILINE)
     prerequisites = re.search(r"^check:([^#\n]*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert prerequisites is not None
     assert {"lint", "test", "test-system"} <= set(prerequisites[1].split())

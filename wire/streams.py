@@ -1,10 +1,14 @@
 """Standard streams that whoever started us has closed: ``/dev/null`` before anything else takes their numbers."""
 
+import errno
 import io
 import os
 import sys
 
-__all__ = ["fill_standard_streams", "replace_what_cannot_be_encoded"]
+__all__ = ["CANNOT_WRITE", "drop_output", "fill_standard_streams", "replace_what_cannot_be_encoded"]
+
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+"""What an output may refuse with: told in one line, and no defect of ours."""
 
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
@@ -19,6 +23,20 @@ def fill_standard_streams() -> None:
         if getattr(sys, name) is None:
             _open_null(fd)
             setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
+
+
+def drop_output() -> None:
+    """Where stdout or stderr takes nothing more, what it holds goes nowhere.
+
+    Else Python tries it again at its end, and has words and an exit code of its own for it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            os.dup2(null, stream.fileno())
+            os.close(null)
 
 
 def replace_what_cannot_be_encoded() -> None:

@@ -79,20 +79,21 @@ def test_an_interrupted_prompt_aborts_its_run_and_exits_130(supervisor: Supervis
 
 
 @pytest.mark.process
-def test_a_reader_that_leaves_early_sees_no_stack_trace(supervisor: SupervisorProcess) -> None:
+def test_a_reader_that_leaves_early_sees_one_line(supervisor: SupervisorProcess) -> None:
     command = [*POOL, "status", "--json", "--socket", str(supervisor.socket)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as status:
         assert status.stdout is not None
         assert status.stderr is not None
         status.stdout.close()
-        assert status.stderr.read() == b""
+        assert status.stderr.read() == b"pool: cannot write: Broken pipe\n"
+    assert status.returncode == 1
 
 
 @pytest.mark.process
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
 @pytest.mark.parametrize(
     "command",
-    [["prompt", "-s", "a", "hi"], ["prompt", "-s", "a", "--detach", "hi"], ["status"], ["pause"]],
+    [["prompt", "-s", "a", "hi"], ["prompt", "-s", "a", "--detach", "hi"], ["status"], ["pause"], ["status", "--help"]],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written_is_one_clear_line(
@@ -103,6 +104,23 @@ def test_output_that_cannot_be_written_is_one_clear_line(
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=20, check=False, env=env)
     assert (done.returncode, done.stderr) == (1, "pool: cannot write: No space left on device\n")
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full is Linux's")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_the_help_too_says_in_one_line_that_it_cannot_be_written(argument: str, unbuffered: str) -> None:
+    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [*POOL, argument]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=20, check=False, env=env)
+    assert (done.returncode, done.stderr) == (1, "pool: cannot write: No space left on device\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as left:
+        done = subprocess.run(command, stdout=left, stderr=subprocess.PIPE, text=True, timeout=20, check=False, env=env)
+    assert (done.returncode, done.stderr) == (1, "pool: cannot write: Broken pipe\n")
 
 
 @pytest.fixture
