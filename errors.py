@@ -22,6 +22,7 @@ __all__ = [
     "RequestTimeout",
     "ResumeFailed",
     "RunAborted",
+    "RunCutShort",
     "RunInterrupted",
     "SubscriberBehind",
     "UsageError",
@@ -138,6 +139,12 @@ class RunAborted(PoolError):
     """Somebody ended the run before it came to an outcome."""
 
     code = "aborted"
+
+
+class RunCutShort(PoolError):
+    """A run ended before the agent was done: it has made ``max_steps`` model calls, or its answer was too long."""
+
+    code = "run_cut_short"
 
 
 class RunInterrupted(PoolError):

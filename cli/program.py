@@ -61,7 +61,8 @@ _SECTIONS: dict[str, tuple[click.Command, ...]] = {
 }
 _EPILOG = """\b
 Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor,
-            4 saturated or timed out, 130 interrupted.
+            4 saturated or timed out, 5 cut short (max_steps, length),
+            130 interrupted.
 Completion: eval "$(_POOL_COMPLETE=bash_source pool)"  (or zsh_source, fish_source)."""
 
 

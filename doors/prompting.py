@@ -16,6 +16,7 @@ from errors import (
     PoolError,
     RequestTimeout,
     RunAborted,
+    RunCutShort,
     RunInterrupted,
     UsageError,
     WorkerError,
@@ -106,6 +107,17 @@ def check_outcome(outcome: dict[str, Any]) -> None:
             raise RequestTimeout("the turn took longer than its timeout and was ended", **_where(outcome))
         case "aborted":
             raise RunAborted("the turn was aborted", **_where(outcome))
+        case "max_steps":
+            raise RunCutShort(
+                "the agent was not done: it has made all model calls that one run may (max_steps); prompt the session "
+                "again to let it go on",
+                **_where(outcome),
+            )
+        case "length":
+            raise RunCutShort(
+                "the answer is cut off: it has reached the model's limit; prompt the session again to let it go on",
+                **_where(outcome),
+            )
 
 
 def _patience(timeout: float | None) -> float | None:

@@ -1,7 +1,7 @@
 """Small texts for people: spans of time, sizes, names, errors; nothing here may carry a terminal's control codes."""
 
 from doors.control_client import NoSupervisor
-from errors import AcquireTimeout, PoolError, PoolSaturated, RequestTimeout, UsageError
+from errors import AcquireTimeout, PoolError, PoolSaturated, RequestTimeout, RunCutShort, UsageError
 from wire.terminal import clean, clean_stream, span
 
 __all__ = [
@@ -48,7 +48,7 @@ def error_line(error: PoolError) -> str:
 
 
 def exit_code(error: PoolError) -> int:
-    """1 the thing asked for failed, 2 usage, 3 no supervisor, 4 saturated or timed out."""
+    """1 the thing asked for failed, 2 usage, 3 no supervisor, 4 saturated or timed out, 5 cut short."""
     match error:
         case NoSupervisor():
             return 3
@@ -56,6 +56,8 @@ def exit_code(error: PoolError) -> int:
             return 2
         case PoolSaturated() | AcquireTimeout() | RequestTimeout():
             return 4
+        case RunCutShort():
+            return 5
         case _:
             return EXIT_FAILED
 

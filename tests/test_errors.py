@@ -27,6 +27,7 @@ CODES = {
     "RequestTimeout": "request_timeout",
     "ResumeFailed": "resume_failed",
     "RunAborted": "aborted",
+    "RunCutShort": "run_cut_short",
     "RunInterrupted": "interrupted",
     "SubscriberBehind": "behind",
     "UsageError": "usage",

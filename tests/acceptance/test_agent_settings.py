@@ -49,7 +49,12 @@ def test_what_the_settings_say_about_an_agent_holds_in_its_worker(tmp_path: Path
 
         assert "this session may only read" in ask("reader", 'TOOL:exec {"command": "echo made it"} TELL')
         assert ask("hooked", read) == "the hook answered"
-        assert supervisor.pool("prompt", "-s", "b", "-a", "brief", "--json", read).stdout.count("max_steps") == 1
+        brief = supervisor.pool("prompt", "-s", "b", "-a", "brief", read)
+        assert brief.returncode == 5
+        assert "all model calls that one run may (max_steps)" in brief.stderr
+        length = supervisor.pool("prompt", "-s", "l", "LENGTH")
+        assert length.returncode == 5
+        assert "the answer is cut off" in length.stderr
         assert "outside" in ask("outside", read)
         assert "outside" not in ask("main", read).replace("outside the working directory", "")
         assert ask("keyed", 'TOOL:exec {"command": "echo [$OPENAI_API_KEY][$XAI_API_KEY]"} TELL') == "[][k2]"

@@ -14,6 +14,7 @@ from errors import (
     PoolSaturated,
     RequestTimeout,
     RunAborted,
+    RunCutShort,
     RunInterrupted,
     UsageError,
     WorkerError,
@@ -121,7 +122,14 @@ def test_a_prompt_that_ends_well_returns_its_outcome() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stop_reason", "error"), [("error", WorkerError), ("timeout", RequestTimeout), ("aborted", RunAborted)]
+    ("stop_reason", "error"),
+    [
+        ("error", WorkerError),
+        ("timeout", RequestTimeout),
+        ("aborted", RunAborted),
+        ("max_steps", RunCutShort),
+        ("length", RunCutShort),
+    ],
 )
 def test_a_turn_that_did_not_end_well_is_an_error_after_its_text(stop_reason: str, error: type[Exception]) -> None:
     with pytest.raises(error):

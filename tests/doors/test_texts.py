@@ -13,6 +13,7 @@ from errors import (
     PoolError,
     PoolSaturated,
     RequestTimeout,
+    RunCutShort,
     UsageError,
     WorkerExited,
     WorkerStartFailed,
@@ -77,6 +78,7 @@ def test_clean_text_shows_what_it_replaced() -> None:
         (NestedSaturated("x"), 4),
         (AcquireTimeout("x"), 4),
         (RequestTimeout("x"), 4),
+        (RunCutShort("x"), 5),
     ],
 )
 def test_every_kind_of_error_has_its_exit_code(error: PoolError, code: int) -> None:
