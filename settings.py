@@ -15,8 +15,10 @@ from profiles import AgentSettings
 from settings_checks import check_settings
 from settings_exposure import exposure_problems
 from settings_problems import Problem, SettingsError, suggestion, type_problems
+from settings_prompts import with_prompt_files
 from settings_tables import DOTTED, Settings, as_written, struct_shape
 from settings_text import KeyPath, lines_of_keys
+from wire.ownership import writable_by_others
 from wire.units import decode_unit
 
 __all__ = [
@@ -36,14 +38,28 @@ __all__ = [
 def find_settings_file(explicit: str | None, env: Mapping[str, str], cwd: Path) -> Path | None:
     """The file to read: ``--config``, ``$POOL_CONFIG``, ``./pool.toml``, the user's ``pool/pool.toml``, else None.
 
-    A file that was named is returned whether it exists or not.
+    A file that was named is returned whether it exists or not. Raises SettingsError for ``./pool.toml`` where another
+    user than root owns it or may write it.
     """
     named = explicit or env.get("POOL_CONFIG")
     if named:
         return cwd / Path(named).expanduser()
     config_home = env.get("XDG_CONFIG_HOME") or "~/.config"
-    usual = (cwd / "pool.toml", Path(config_home).expanduser() / "pool" / "pool.toml")
-    return next((path for path in usual if path.is_file()), None)
+    here, users = cwd / "pool.toml", Path(config_home).expanduser() / "pool" / "pool.toml"
+    if here.is_file():
+        _refuse_others(here)
+        return here
+    return users if users.is_file() else None
+
+
+def _refuse_others(path: Path) -> None:
+    """The settings name programs to run: those of the directory one happens to be in are taken from no other user."""
+    stranger = writable_by_others(path)
+    if stranger is not None:
+        raise SettingsError(
+            f"{path} {stranger}, who can have any program run with it: it is not used without being named; "
+            f"--config {path} says that it is wanted"
+        )
 
 
 def load_settings(
@@ -79,8 +95,10 @@ def parse_settings(
         raise _error(problems, text, path)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
     settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
+    settings, unread = with_prompt_files(settings, lambda name: _beside(path, name))
     problems = [
         *check_settings(settings),
+        *unread,
         *_missing_files(settings),
         *exposure_problems(settings, None if path is None else path.absolute()),
         *_job_problems(settings),

@@ -1,11 +1,13 @@
 """What a worker knows from files before the first prompt: system prompt, context files, skills, prompt templates."""
 
+import sys
 from pathlib import Path
 
 import msgspec
 
 from agent.options import Options
 from agent.skills import Skill, read_skill
+from wire.ownership import writable_by_others
 
 __all__ = ["Knowledge", "gather"]
 
@@ -44,16 +46,26 @@ def gather(options: Options, cwd: str) -> Knowledge:
 
 
 def _text_or_file(value: str, cwd: str) -> str:
-    try:
-        path = Path(cwd, value)
-        return _read(path) if path.is_file() else value
-    except (OSError, ValueError):
-        return value  # too long for a path, or with a NUL: a text
+    """``@FILE`` is a file's text, ``@@text`` the text ``@text``; anything else is a text, whatever files there are."""
+    if not value.startswith("@"):
+        return value
+    return value[1:] if value.startswith("@@") else _read(Path(cwd, value[1:]))
 
 
 def _context_files(cwd: Path) -> list[str]:
-    found = [directory / "AGENTS.md" for directory in (cwd, *cwd.parents)]
-    return [f"From {path}:\n{_read(path)}" for path in reversed(found) if path.is_file()]
+    """Those of the working directory and above it; above it only those that no other user can write."""
+    above = [path for directory in reversed(cwd.parents) if _is_context(path := directory / "AGENTS.md")]
+    own = cwd / "AGENTS.md"
+    return [f"From {path}:\n{_read(path)}" for path in (*above, *([own] if own.is_file() else []))]
+
+
+def _is_context(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    stranger = writable_by_others(path)
+    if stranger is not None:
+        sys.stderr.write(f"agent: {path} is not read: it {stranger}, who would speak in the system prompt\n")
+    return stranger is None
 
 
 def _read(path: Path) -> str:

@@ -49,8 +49,8 @@ _GROUPS: Mapping[str, Mapping[str, Flag]] = {
         "--no-hooks": Flag("no_hooks", "switch", "", "no hooks, also not those of installed packages"),
     },
     "what it knows": {
-        "--system-prompt": Flag("system_prompt", "value", "TEXT|FILE", "replace the base system prompt"),
-        "--append-system-prompt": Flag("append_system_prompt", "list", "TEXT|FILE", "add to the system prompt"),
+        "--system-prompt": Flag("system_prompt", "value", "TEXT|@FILE", "replace the base system prompt"),
+        "--append-system-prompt": Flag("append_system_prompt", "list", "TEXT|@FILE", "add to the system prompt"),
         "--skill": Flag("skill", "list", "DIR", "a directory with a SKILL.md, named in the system prompt"),
         "--no-skills": Flag("no_skills", "switch", "", "take no skills"),
         "--prompt-template": Flag("prompt_template", "list", "FILE", "a Markdown file that /NAME stands for"),

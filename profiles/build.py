@@ -55,6 +55,8 @@ _FLAGS_WITH_A_SETTING = {
     "--max-steps": "max_steps",
     "--history-turns": "history_turns",
 }
+_LONGEST_NAME = 255
+"""Bytes of one part of a path; Linux knows no longer one."""
 _FLAGS_OF_THE_POOL = frozenset(
     {"--mode", "--session-dir", "--session", "--continue", "-c", "--resume", "-r", "--print", "-p"}
 )
@@ -143,10 +145,10 @@ def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: st
         _refuse_unknown_tools("require_approval", definition, definition.require_approval)
     yield from native_args(definition, cwd)
     if definition.system_prompt is not None:
-        yield from ("--system-prompt", definition.system_prompt)
+        yield from ("--system-prompt", _as_text(definition, definition.system_prompt))
     texts = (definition.append_system_prompt, role.append_system_prompt, gateway_prompt)
     if appended := "\n\n".join(text for text in texts if text):
-        yield from ("--append-system-prompt", appended)
+        yield from ("--append-system-prompt", _as_text(definition, appended))
     for flag, chosen in (
         ("--no-extensions", definition.no_extensions),
         ("--no-skills", definition.no_skills),
@@ -156,6 +158,19 @@ def _hard_args(definition: AgentSettings, role: RoleSettings, gateway_prompt: st
         if chosen:
             yield flag
     yield from _extra_args(definition)
+
+
+def _as_text(definition: AgentSettings, text: str) -> str:
+    """The text so that the program takes it for no file, whatever its working directory holds.
+
+    pi reads a file where there is one of that name: no name is longer than 255 bytes, and spaces at the end of a prompt
+    mean nothing. The bundled agent reads one where the text begins with @.
+    """
+    if definition.dialect == "native":
+        return f"@{text}" if text.startswith("@") else text
+    is_long = any(len(part.encode()) > _LONGEST_NAME for part in text.split("/"))
+    last = len(text.rpartition("/")[2].encode())
+    return text if is_long or not text else text + " " * (_LONGEST_NAME + 1 - last)
 
 
 def _tools(definition: AgentSettings) -> Iterator[str]:

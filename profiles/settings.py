@@ -56,7 +56,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Python files with hooks of the agent, which see its tool calls and prompts; relative ones lie beside this file.
     They may not lie in a workspace where its tools may write. Of dialect ``native``."""
     system_prompt: str | None = None
-    """Replaces the program's own system prompt."""
+    """Replaces the program's own system prompt. A text, or ``@path`` for a file beside this one, read when the settings
+    are; a text that begins with @ is written with another @ before it. The same for ``append_system_prompt``."""
     append_system_prompt: str | None = None
     """Added to it; the role's text and the gateway's prompt follow."""
     no_extensions: bool = False

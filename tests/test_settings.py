@@ -299,6 +299,19 @@ def test_the_file_is_looked_for_in_order(tmp_path: Path) -> None:
     assert find_settings_file(None, env, cwd) == cwd / "pool.toml"
 
 
+def test_the_file_of_this_directory_is_not_taken_from_another_user(tmp_path: Path) -> None:
+    (tmp_path / "pool.toml").touch()
+    (tmp_path / "pool.toml").chmod(0o666)
+    with pytest.raises(SettingsError) as caught:
+        find_settings_file(None, {}, tmp_path)
+    path = tmp_path / "pool.toml"
+    assert str(caught.value).startswith(f"{path} can be written by every user (owner ")
+    assert ", mode 0666), who can have any program run with it: it is not used without being named" in str(caught.value)
+    assert f"--config {path} says that it is wanted" in str(caught.value)
+    assert find_settings_file(str(path), {}, tmp_path) == path
+    assert find_settings_file(None, {"POOL_CONFIG": str(path)}, tmp_path) == path
+
+
 def test_without_a_config_home_it_is_the_dot_config_of_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from doors.http.hosts import is_loopback
 from doors.http.settings import HttpSettings
 from errors import UsageError
 
-__all__ = ["bind", "parse_bind", "set_options", "url_of"]
+__all__ = ["bind", "parse_bind", "refuse_others", "set_options", "url_of"]
 
 _SEND_BUFFER_BYTES = 512 * 1024
 """The kernel doubles it. What it would hold by itself for a peer that does not read are some megabytes."""
@@ -36,11 +36,8 @@ def bind(text: str, token_was_made: bool) -> socket.socket:  # noqa: FBT001  # i
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as exc:
         raise UsageError(f"http.bind: there is no address {host!r}: {exc.strerror}") from exc
-    if token_was_made and not is_loopback(str(address[0])):
-        raise UsageError(
-            f"http.bind is {text}, which other machines can reach: set http.token_file (or http.token) to a token "
-            "of your choice first, or bind 127.0.0.1"
-        )
+    if token_was_made:
+        refuse_others(str(address[0]), text)
     bound = socket.socket(family, kind)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -50,6 +47,15 @@ def bind(text: str, token_was_made: bool) -> socket.socket:  # noqa: FBT001  # i
         bound.close()
         raise UsageError(f"cannot listen on {text} (http.bind): {exc.strerror}") from exc
     return bound
+
+
+def refuse_others(host: str, text: str) -> None:
+    """Raise UsageError where other machines reach ``host``, which ``text`` in the settings names."""
+    if not is_loopback(host):
+        raise UsageError(
+            f"http.bind is {text}, which other machines can reach: set http.token_file (or http.token) to a token "
+            "of your choice first, or bind 127.0.0.1"
+        )
 
 
 def url_of(address: tuple[Any, ...]) -> str:

@@ -12,7 +12,7 @@ import trio
 
 from doors.http.access import Access
 from doors.http.app import build_app
-from doors.http.binding import bind, set_options, url_of
+from doors.http.binding import bind, refuse_others, set_options, url_of
 from doors.http.connection import HttpConnection
 from doors.http.crowd import Crowd, Rank
 from doors.http.protocol import ServerContext
@@ -70,6 +70,7 @@ class HttpServer:
         self._place = place_of_token(settings, env, data_dir)
         self.services = Services(methods, settings, Access(self._load_grants(settings)))
         self._context = ServerContext(build_app(self.services, openings(self.services)), settings)
+        self._host = ""
         self.url = ""
         """Where it can be reached, once it serves."""
 
@@ -80,8 +81,11 @@ class HttpServer:
     def prepare(self, settings: HttpSettings) -> Callable[[], None]:
         """Look at other settings; what is returned makes them hold. Raises UsageError for tokens that cannot be used.
 
-        Connections that are open keep their limits; those whose token holds no more are cut.
+        Connections that are open keep their limits; those whose token holds no more are cut. As at the start, a token
+        that would have to be made is refused where other machines reach the server.
         """
+        if self._host and place_of_token(settings, self._env, self._data_dir).is_made:
+            refuse_others(self._host, self.services.settings.bind)
         grants = self._load_grants(settings)
 
         def commit() -> None:
@@ -113,6 +117,7 @@ class HttpServer:
         settings = self.services.settings
         with bind(settings.bind, self._place.is_made) as bound:
             bound.listen(_BACKLOG)
+            self._host = str(bound.getsockname()[0])
             self.url = url_of(bound.getsockname())
             self._strangers = Strangers()
             listener = _InTurns(trio.SocketListener(trio.socket.from_stdlib_socket(bound)), self._strangers)

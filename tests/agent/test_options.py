@@ -90,7 +90,7 @@ def test_a_wrong_command_line_is_told_in_one_line(arguments: list[str], complain
 
 def test_help_names_every_flag() -> None:
     text = help_text("models: none")
-    assert "--append-system-prompt TEXT|FILE" in text
+    assert "--append-system-prompt TEXT|@FILE" in text
     assert text.endswith("models: none\n")
 
 

@@ -146,6 +146,21 @@ def test_the_gateways_prompt_alone_is_appended_too() -> None:
     assert hard_args_of(gateway_prompt="gateway") == ("--append-system-prompt", "gateway")
 
 
+@pytest.mark.parametrize("text", ["You are careful.", "a/b", "prompts/main.md", "é" * 200, "x" * 300, "@home"])
+def test_no_program_can_take_a_prompt_for_the_name_of_a_file(tmp_path: Path, text: str) -> None:
+    for name in ("a", "prompts"):
+        (tmp_path / name).mkdir()
+    for dialect in ("pi", "native"):
+        _, prompt, _, appended = hard_args_of(dialect=dialect, system_prompt=text, append_system_prompt=text)
+        assert prompt == appended
+        if dialect == "native":
+            assert prompt == f"@{text}" if text.startswith("@") else prompt == text
+        else:
+            assert prompt.rstrip() == text
+            with pytest.raises(OSError, match="File name too long"):
+                (tmp_path / prompt).stat()
+
+
 def test_an_empty_system_prompt_is_a_system_prompt() -> None:
     assert hard_args_of(system_prompt="") == ("--system-prompt", "")
 

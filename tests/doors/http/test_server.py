@@ -365,6 +365,19 @@ def test_other_machines_are_let_in_only_where_a_token_was_chosen_for_it() -> Non
         assert local.getsockname()[1]
 
 
+async def test_a_reload_that_takes_the_chosen_token_away_is_refused_where_other_machines_reach_the_port(
+    open_door: Open,
+) -> None:
+    door = await open_door(bind="0.0.0.0:0")
+    with pytest.raises(UsageError, match=r"http\.bind is 0\.0\.0\.0:0, which other machines can reach"):
+        door.server.prepare(HttpSettings(bind="0.0.0.0:0"))
+    assert not (door.data_dir / "http-token").exists()
+    door.server.prepare(HttpSettings(bind="0.0.0.0:0", token="another-token-0123456789"))()
+    local = await open_door()
+    local.server.prepare(HttpSettings(bind="127.0.0.1:0"))()
+    assert (local.data_dir / "http-token").exists()
+
+
 async def test_an_address_in_use_is_said_with_its_setting(door: Door, tmp_path: Path) -> None:
     taken = door.url.removeprefix("http://")
     settings = HttpSettings(bind=taken, token=TOKEN)

@@ -1,0 +1,32 @@
+"""Whose a file is: whether somebody else can decide what is in it."""
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+__all__ = ["writable_by_others"]
+
+
+def writable_by_others(path: Path) -> str | None:
+    """Who else can write the file, in words that follow its name, with owner and mode; None = only we and root.
+
+    Of a link, it and what it leads to must be ours. A file that only our own group may write counts as ours. Raises
+    OSError.
+    """
+    for status in (path.lstat(), path.stat()):
+        mode = "" if stat.S_ISLNK(status.st_mode) else f", mode {stat.S_IMODE(status.st_mode):04o}"
+        if status.st_uid not in (0, os.geteuid()):
+            return f"belongs to {_name_of(status.st_uid)}{mode}"
+        if mode and status.st_mode & stat.S_IWOTH:
+            return f"can be written by every user (owner {_name_of(status.st_uid)}{mode})"
+        if mode and status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
+            return f"can be written by the group {status.st_gid} (owner {_name_of(status.st_uid)}{mode})"
+    return None
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"the uid {uid}"
