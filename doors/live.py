@@ -41,6 +41,7 @@ _TROUBLE = frozenset(
         "service_manager_unreachable",
         "sessions_damaged",
         "socket_lost",
+        "turn_stalled",
     }
     | {"store_degraded", "store_rows_refused", "store_set_aside"}
 )

@@ -172,11 +172,15 @@ def _sums(document: Record) -> Text:
     sessions = "  ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
     lines = [
         f"sessions  {sessions}",
-        f"workers   {counters['spawned']} spawned  {_by_name(counters['exits']) or 'none ended'}",
+        f"workers   {counters['spawned']} spawned  {_by_name(counters['exits']) or 'none ended'}{_stalled(counters)}",
         f"grants    {_by_name(counters['grants']) or 'none'}",
         "waiters   " + "  ".join(f"{counters[name]} {name}" for name in ("enqueued", "served", "expired", "refused")),
     ]
     return Text("\n".join(clean(line) for line in lines))
+
+
+def _stalled(counters: Record) -> str:
+    return f"  {counters['stalled']} turns stalled" if counters["stalled"] else ""
 
 
 def _by_name(counts: dict[str, int]) -> str:

@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 import trio
 
-from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, ungrouped
+from errors import InternalError, PoolError, RequestTimeout, RunAborted, WorkerExited, WorkerStalled, ungrouped
 from gateway.events.translate import Translator
 from gateway.lanes.actions import StartTurn
 from gateway.leading import LeadingText
@@ -266,7 +266,11 @@ class Turn:
                 is_first = False
             self._pause(now=lease.awaits_person, why="answered" if _answers(batch) else "the turn is over")
             await self._desk.room()
-        self._result = stream.result
+        self._result = result = stream.result
+        was_aborted = result is not None and result.stop_reason == "aborted"
+        if was_aborted and lease.stalled_for is not None and self._ending is None:
+            text = f"worker {self._worker} was silent for {lease.stalled_for:g} s in the turn (pool.turn_stall)"
+            self._error = WorkerStalled(f"{text}, which was aborted", session=self.session, worker=self._worker)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ class Counters:
         "resumed",
         "served",
         "spawned",
+        "stalled",
     )
 
     def __init__(self) -> None:
@@ -42,3 +43,5 @@ class Counters:
         self.expired = 0
         self.refused = 0
         self.cancelled = 0
+        self.stalled = 0
+        """Turns that were aborted because nothing happened in them."""

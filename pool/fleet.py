@@ -6,7 +6,7 @@ from pool.actions import Stop, StopReason
 from pool.records import Session, Worker
 from pool.starts import Starts
 from pool.state import State
-from pool.stimuli import FailureKind
+from pool.stimuli import FailureKind, TurnStalled
 from pool.tables import Mode, SessionState, WaiterState, WorkerState
 
 __all__ = ["Fleet"]
@@ -88,6 +88,14 @@ class Fleet:
         state.freed.append(worker)
         state.touched_agents[worker.kind.agent] = None
         self.arm_idle(worker)
+
+    def turn_stalled(self, stalled: TurnStalled) -> None:
+        """Count a turn that is aborted because nothing happens in it, and tell of it."""
+        worker = self._state.workers.get(stalled.worker)
+        if worker is not None and worker.session is not None:
+            self._state.counters.stalled += 1
+            seconds = float(self._state.settings.turn_stall)
+            self._state.notify("turn_stalled", worker=worker.id, session=worker.session.key, silent_for=seconds)
 
     # --- parking ----------------------------------------------------------------------------------------------------
 

@@ -148,6 +148,7 @@ class Lease:
         hold: request, session, worker id and generation.
         level: how well the worker's profile matched.
         waited: seconds between the request and the grant.
+        stalled_for: seconds of silence for which the pool has aborted its turn.
         start_words: what the worker's program wrote to stderr until it was ready.
     """
 
@@ -157,6 +158,7 @@ class Lease:
         self.level: MatchLevel = grant.level
         self.waited = waited
         self.start_words = start_words
+        self.stalled_for: float | None = None
         self._worker = worker
         self._cause = cause
         self._streams: list[PromptStream] = []
@@ -194,6 +196,7 @@ class Lease:
         Raises, from the iteration: WorkerRefused (``busy``: a turn of this session is running), WorkerExited,
         RequestTimeout, ProtocolViolation.
         """
+        self.stalled_for = None
         params = PromptParams(text) if isinstance(text, str) else text
         stream = PromptStream(self._worker, params, timeout, self._cause, self._note_end, raw=raw)
         self._streams.append(stream)

@@ -12,7 +12,7 @@ from pool.execs import Conversation
 from pool.health import Health, Observation, Verdict
 from pool.lease import Lease
 from pool.settings import PoolSettings
-from pool.stimuli import Background, FailureKind, Stimulus, WorkerFailed
+from pool.stimuli import Background, FailureKind, Stimulus, TurnStalled, WorkerFailed
 from pool.worker import PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
 from wire.messages import ExecExit
@@ -192,6 +192,7 @@ class WorkerLife:
                     case Verdict.PING:
                         nursery.start_soon(self._ping, worker)
                     case Verdict.ABORT_TURN:
+                        self._note_stall(on_fact)
                         nursery.start_soon(self._abort_turn, worker)
                     case Verdict.UNRESPONSIVE:
                         self._fail(FailureKind.UNRESPONSIVE, self._unresponsive(), on_fact)
@@ -234,6 +235,12 @@ class WorkerLife:
             await worker.client.request("abort", {}, timeout=_ABORT_DEADLINE)
         except PoolError:
             return  # whether the turn ends is what counts, and the health record watches that
+
+    def _note_stall(self, on_fact: Callable[[Stimulus], None]) -> None:
+        for lease in self.leases:
+            if lease.awaits_answer:
+                lease.stalled_for = float(self._settings.turn_stall)
+        on_fact(TurnStalled(self.id))
 
     def _unresponsive(self) -> WorkerStalled:
         state = "it is suspended by a signal" if self.facts().suspended else "its process is alive"

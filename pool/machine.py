@@ -56,6 +56,7 @@ class PoolMachine:
             stimuli.Quiet: self._quiet,
             stimuli.Background: self._background,
             stimuli.Usage: self._usage,
+            stimuli.TurnStalled: self._fleet.turn_stalled,
             stimuli.SessionKnown: self._session_known,
             stimuli.ForgetSession: self._forget_session,
             stimuli.WorkerReady: self._worker_ready,

@@ -79,6 +79,7 @@ def _counters(state: State) -> CounterFigures:
         expired=counters.expired,
         refused=counters.refused,
         cancelled=counters.cancelled,
+        stalled=counters.stalled,
     )
 
 

@@ -54,6 +54,8 @@ class CounterFigures(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
     refused: int
     cancelled: int
+    stalled: int
+    """Turns that were aborted because nothing happened in them."""
 
 
 class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):

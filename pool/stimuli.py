@@ -33,6 +33,7 @@ __all__ = [
     "Stimulus",
     "StopWorker",
     "Tick",
+    "TurnStalled",
     "Usage",
     "WorkerExited",
     "WorkerFailed",
@@ -110,6 +111,12 @@ class Usage(msgspec.Struct, frozen=True):
     """Resident size in bytes by worker, measured by the shell now and then."""
 
     rss: dict[str, int]
+
+
+class TurnStalled(msgspec.Struct, frozen=True):
+    """A turn of the worker was silent for ``turn_stall``, and is being aborted."""
+
+    worker: str
 
 
 class SessionKnown(msgspec.Struct, frozen=True):
@@ -252,6 +259,7 @@ Stimulus = (
     | Quiet
     | Background
     | Usage
+    | TurnStalled
     | SessionKnown
     | ForgetSession
     | WorkerReady

@@ -80,6 +80,8 @@ _POOL = (
             lambda now: now.counters.grants, "match"),
     _Figure("counter", "pool_requests_refused", "Requests for a worker refused at once.",
             lambda now: now.counters.refused),
+    _Figure("counter", "pool_turns_stalled", "Turns aborted because nothing happened in them.",
+            lambda now: now.counters.stalled),
     _Figure("counter", "pool_requests_expired", "Requests for a worker that waited too long.",
             lambda now: now.counters.expired),
 )  # fmt: skip

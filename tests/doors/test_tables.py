@@ -108,6 +108,7 @@ DOCUMENT: dict[str, Any] = {
         "expired": 1,
         "refused": 0,
         "cancelled": 2,
+        "stalled": 1,
     },
     "workers": [
         worker("w1", state="leased", session="ada", turn_age=12.0),
@@ -233,7 +234,7 @@ def test_the_status_shows_figures_workers_waiters_profiles_and_latencies_at_any_
         "a1b2c3d4",
         "0.4 ms",
         "1 active  1 failed",
-        "2 evicted  1 crashed",
+        "2 evicted  1 crashed  1 turns stalled",
         "120 bound",
         "nothing survives",
         "3 live  1 waiting  lane cron 1/1, 4 waiting",

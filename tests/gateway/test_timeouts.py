@@ -281,3 +281,20 @@ async def test_abort_with_clear_refuses_what_waits_too(tmp_path: Path, autojump_
         assert [outcome.reason for outcome in outcomes] == ["interrupted"] * 3
         assert world.launcher.prompts == ["hang"]
         world.assert_at_rest()
+
+
+async def test_a_turn_that_is_aborted_because_nothing_happens_says_so(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("hang", timeout=0)
+        outcome = await run.wait()
+        assert outcome.error is not None
+        assert (outcome.reason, outcome.error.code) == ("error", "worker_stalled")
+        assert "silent for 600 s in the turn (pool.turn_stall), which was aborted" in outcome.error.message
+        assert outcome.text == "so far"
+        done = (await world.events("done"))[-1]
+        assert done["data"]["error"]["code"] == "worker_stalled"
+        assert (await world.call("status"))["counters"]["stalled"] == 1
+        assert (await world.ask("say next")).text == "next"
+        world.assert_at_rest()

@@ -197,7 +197,9 @@ async def test_a_turn_that_is_silent_for_too_long_is_aborted_and_goes_on_if_that
         async with pool.lease("s", DEFAULT) as lease:
             result = await lease.prompt("hang").wait()
         assert result.stop_reason == "aborted"
+        assert lease.stalled_for == 60
         assert trio.current_time() >= 60
+        assert pool.statistics().counters.stalled == 1
     assert launcher.starts == ["w1"]
 
 
