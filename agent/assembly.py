@@ -126,12 +126,13 @@ def _reach(options: Options, cwd: str, knowledge: Knowledge, protected: tuple[st
 
 def _processes(output: Output, *, allow_background: bool) -> ProcessRegistry:
     def tell_change(running: int) -> None:
-        output.event("background", {"running": running})
+        output.event("background", {"running": running, "names": registry.names_in_background()})
 
     def tell_exit(notice: ExecExit) -> None:
         output.event("exec_exit", msgspec.to_builtins(notice))
 
-    return ProcessRegistry(on_change=tell_change, on_exit=tell_exit, allow_background=allow_background)
+    registry = ProcessRegistry(on_change=tell_change, on_exit=tell_exit, allow_background=allow_background)
+    return registry
 
 
 def _hooks(files: Iterable[str], output: Output) -> Hooks:

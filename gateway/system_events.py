@@ -13,8 +13,9 @@ import msgspec
 import trio
 
 from gateway.events import EventBus
+from gateway.running_commands import RunningCommands
 from heartbeat.system_events import EventKind, EventLimits, QueueFigures, SystemEvent, SystemEventQueue
-from pool.execs import ExecEnded, ExecLost, ExecNews
+from pool.execs import ExecEnded, ExecLost, ExecNews, ExecRunning
 from store import Store
 from store.documents import StoredDocuments
 from wire.envelope import Channel
@@ -23,6 +24,7 @@ from wire.framing import DECODE_ERRORS
 __all__ = ["SystemEvents"]
 
 _KIND = "system_events"
+_KILLED = "the supervisor was killed, and its workers with it"
 _GC_INTERVAL = 30.0
 _MAX_ID = 256
 _MAX_SUMMARY = 2_000
@@ -40,6 +42,7 @@ class SystemEvents:
         """``clock`` gives Unix time in seconds."""
         self._queue = SystemEventQueue(lambda: uuid.uuid4().hex, limits)
         self._documents = StoredDocuments(store)
+        self._running = RunningCommands(self._documents)
         self._store = store
         self._bus = bus
         self._clock = clock
@@ -64,6 +67,10 @@ class SystemEvents:
                 self._tell(session, "error", {"severity": "error", "phase": "system", "message": message})
         self._queue.restore(events, now=trio.current_time(), wall_now=self._clock())
         self._keep()
+        for session, commands in (await self._running.left()).items():
+            with self._store.together():
+                self._note_loss(ExecLost(worker=None, session=session, commands=commands, reason=_KILLED))
+                self._running.drop(session)
 
     async def run(self) -> None:
         """Drop events when they are too old, until cancelled; sleeps while there are none."""
@@ -95,18 +102,21 @@ class SystemEvents:
         await self._store.flush()
 
     def note(self, news: ExecNews) -> None:
-        """The pool tells of the end of background commands."""
+        """The pool tells which background commands run, and of their ends."""
         with self._store.together():
             match news:
                 case ExecEnded():
                     self._note_end(news)
                 case ExecLost():
                     self._note_loss(news)
+                case ExecRunning():
+                    self._running.note(news.worker, news.session, news.commands)
                 case _:
                     assert_never(news)
 
     def _note_end(self, news: ExecEnded) -> None:
         ended = news.exit
+        self._running.note_end(news.worker, ended.session_id)
         name = ended.session_id[:_MAX_ID]
         summary = ended.summary[:_MAX_SUMMARY].strip() or f"Exec ended ({name})"
         facts = {
@@ -121,10 +131,11 @@ class SystemEvents:
         self._tell(news.session or "", "exec_exit", facts)
 
     def _note_loss(self, news: ExecLost) -> None:
-        what = "a background command" if news.commands == 1 else f"{news.commands} background commands"
-        text = f"Exec failed ({what}) :: ended with what it ran on: {news.reason}"
+        count, names = news.commands.running, news.commands.names
+        what = ", ".join(names) or ("a background command" if count == 1 else f"{count} background commands")
+        text = f"Exec failed ({what}) :: ended with what it ran on: {news.reason}"[:_MAX_SUMMARY]
         self.inject(news.session, text, kind=EventKind.EXEC, context="exec:lost")
-        facts = {"worker": news.worker, "commands": news.commands, "reason": news.reason}
+        facts = {"worker": news.worker, "commands": count, "names": names or None, "reason": news.reason}
         self._tell(news.session, "exec_lost", facts)
 
     # --- looking, and out ---------------------------------------------------------------------------------------------
@@ -164,6 +175,8 @@ class SystemEvents:
 
     def forget(self, session: str, kinds: Collection[EventKind]) -> None:
         """The session is not to be told of these kinds any more."""
+        if EventKind.EXEC in kinds:
+            self._running.forget(session)
         self._queue.forget(session, kinds)
         self._keep()
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from wire.messages import ExecExit, SessionResult
+from wire.messages import Background, ExecExit, SessionResult
 
-__all__ = ["Conversation", "ExecDesk", "ExecEnded", "ExecLost", "ExecNews"]
+__all__ = ["Conversation", "ExecDesk", "ExecEnded", "ExecLost", "ExecNews", "ExecRunning"]
 
 
 class Conversation(NamedTuple):
@@ -31,15 +31,24 @@ class ExecEnded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecLost(msgspec.Struct, frozen=True, kw_only=True):
-    """So many ended with their worker, which told nothing of them; ``reason`` says why it ended."""
+    """These ended with their worker (None: of an earlier life), which told nothing; ``reason`` says why it ended."""
 
-    worker: str
+    worker: str | None
     session: str
-    commands: int
+    commands: Background
     reason: str
 
 
-ExecNews = ExecEnded | ExecLost
+class ExecRunning(msgspec.Struct, frozen=True, kw_only=True):
+    """These run on the worker now. ``session`` None: they are not, or no longer, of any session's conversation."""
+
+    worker: str
+    session: str | None
+    commands: Background
+
+
+ExecNews = ExecEnded | ExecLost | ExecRunning
+_NONE = Background()
 
 
 def _tell_nobody(news: ExecNews) -> None:
@@ -61,11 +70,17 @@ class ExecDesk:
             owner = None
         self.listener(ExecEnded(worker=worker, session=owner, exit=ended))
 
-    def died(self, worker: str, conversation: Conversation | None, commands: int, reason: str) -> None:
-        """A worker has ended while so many commands ran. Whoever forgot their conversation has no use for that."""
+    def running(self, worker: str, conversation: Conversation | None, commands: Background) -> None:
+        """A worker tells which commands it runs."""
         owner = self._owner(worker, conversation)
-        if commands and owner is not None:
+        self.listener(ExecRunning(worker=worker, session=owner, commands=commands))
+
+    def died(self, worker: str, conversation: Conversation | None, commands: Background, reason: str) -> None:
+        """A worker has ended while these commands ran. Whoever forgot their conversation has no use for that."""
+        owner = self._owner(worker, conversation)
+        if commands.running and owner is not None:
             self.listener(ExecLost(worker=worker, session=owner, commands=commands, reason=reason))
+        self.listener(ExecRunning(worker=worker, session=None, commands=_NONE))
 
     def _owner(self, worker: str, conversation: Conversation | None) -> str | None:
         """The session that still has this conversation."""

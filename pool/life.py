@@ -1,7 +1,7 @@
 """One worker's life: start, wait until ready, watch its health, end it when told or when it ends by itself."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import trio
 
@@ -15,12 +15,18 @@ from pool.settings import PoolSettings
 from pool.stimuli import Background, FailureKind, Stimulus, TurnStalled, WorkerFailed
 from pool.worker import PoolWorker, ProcessFacts, WorkerLauncher
 from profiles import CapabilityProfile
+from wire.messages import Background as BackgroundTold
 from wire.messages import ExecExit
 
 __all__ = ["WorkerLife", "rss_by_worker"]
 
-OnExec = Callable[[str, Conversation | None, ExecExit], None]
-"""Told the worker, its conversation, and which of that one's commands has ended."""
+
+class OnExec(NamedTuple):
+    """Told the worker, its conversation, and which of that one's commands run, or which has ended."""
+
+    running: Callable[[str, Conversation | None, BackgroundTold], None]
+    ended: Callable[[str, Conversation | None, ExecExit], None]
+
 
 _ABORT_DEADLINE = 5.0
 _START_CHARACTERS = 8 * 1024
@@ -43,8 +49,8 @@ class WorkerLife:
         """The one it was given last."""
         self.start_words = ""
         """What it wrote to stderr until it was ready; the end of it."""
-        self.commands = 0
-        """How many ran in the background when it was told to end."""
+        self.commands = BackgroundTold()
+        """Which ran in the background when it was told to end."""
         self.ends_dropped = 0
         """Ends of background commands that came faster than anybody can run them."""
         self._ends = TokenBucket(_ENDS_AT_ONCE, _ENDS_A_SECOND)
@@ -104,7 +110,7 @@ class WorkerLife:
             why = _MADE_ROOM if reason is StopReason.UNPINNED else reason
             self.error = WorkerExited(f"worker {self.id} was stopped ({why})", worker=self.id)
         if not self._stop_requested.is_set() and self._worker is not None:
-            self.commands = self._worker.client.background_running
+            self.commands = self._worker.client.background
         if force:
             self._force.set()
         self._stop_requested.set()
@@ -168,11 +174,15 @@ class WorkerLife:
             now = trio.current_time()
             if self._ends.ready(now):
                 self._ends.take(now)
-                on_exec(self.id, self.conversation, ended)
+                on_exec.ended(self.id, self.conversation, ended)
             else:
                 self.ends_dropped += 1
 
-        worker.client.on_background(lambda running: on_fact(Background(self.id, running)), tell_end)
+        def tell_running(commands: BackgroundTold) -> None:
+            on_exec.running(self.id, self.conversation, commands)
+            on_fact(Background(self.id, commands.running))
+
+        worker.client.on_background(tell_running, tell_end)
         worker.client.on_ended(report_end)
         if worker.client.ended is not None:
             report_end(worker.client.ended)

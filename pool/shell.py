@@ -22,7 +22,7 @@ from pool.attendance import Attendance, SessionPort
 from pool.edges import EventSink, ignore_event, is_callers_own
 from pool.execs import Conversation, ExecDesk, ExecNews
 from pool.lease import Lease
-from pool.life import WorkerLife, rss_by_worker
+from pool.life import OnExec, WorkerLife, rss_by_worker
 from pool.machine import PoolMachine
 from pool.memory import check_memory
 from pool.settings import PoolSettings
@@ -239,7 +239,7 @@ class Pool:
         return not self._lives
 
     def on_exec(self, listener: Callable[[ExecNews], None]) -> None:
-        """Have one listener told of every end of a background command; it must not block or raise."""
+        """Have one listener told which background commands run, and of their ends; it must not block or raise."""
         self._execs.listener = listener
 
     def attend(self, session: str, port: SessionPort | None) -> None:
@@ -330,7 +330,12 @@ class Pool:
     async def _live(self, life: WorkerLife) -> None:
         """One worker from spawn to reaped process."""
         try:
-            await life.run(self._launcher, on_ready=self._on_ready, on_fact=self._apply, on_exec=self._execs.ended)
+            await life.run(
+                self._launcher,
+                on_ready=self._on_ready,
+                on_fact=self._apply,
+                on_exec=OnExec(self._execs.running, self._execs.ended),
+            )
         finally:
             life.tell_contamination(self._on_event)
             self._attendance.lost(life)

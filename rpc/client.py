@@ -23,7 +23,7 @@ from rpc.statistics import ClientStatistics
 from rpc.subscription import Broadcast, Subscription
 from rpc.transport import ExitStatus, Transport
 from wire.framing import DECODE_ERRORS, LineFramer
-from wire.messages import ExecExit, Message, Ready
+from wire.messages import Background, ExecExit, Message, Ready
 from wire.veil import Veil
 
 __all__ = ["ClientStatistics", "RpcClient"]
@@ -213,8 +213,8 @@ class RpcClient:
         """Call ``listener`` with the reason when it is over, before anybody who waits here is told."""
         self._on_ended = listener
 
-    def on_background(self, changed: Callable[[int], None], ended: Callable[[ExecExit], None]) -> None:
-        """Have one listener each told the number of background processes, and their ends."""
+    def on_background(self, changed: Callable[[Background], None], ended: Callable[[ExecExit], None]) -> None:
+        """Have one listener each told which background processes there are, and of their ends."""
         self._notices.on_background, self._notices.on_exec_exit = changed, ended
 
     def on_raw(self, listener: Callable[[tuple[RawLine, ...]], None] | None) -> None:
@@ -238,8 +238,8 @@ class RpcClient:
         return self.ended is None and self._dialect.is_streaming
 
     @property
-    def background_running(self) -> int:
-        """How many processes the worker runs in the background, as it last said."""
+    def background(self) -> Background:
+        """Which processes the worker runs in the background, as it last said."""
         return self._notices.background
 
     @property

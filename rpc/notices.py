@@ -12,6 +12,8 @@ __all__ = ["NOTICED_EVENTS", "Notices"]
 
 NOTICED_EVENTS = QUESTION_EVENTS | {"ready", "start_failed", "background", "exec_exit"}
 
+_MAX_NAMES, _MAX_NAME_CHARS = 64, 256
+
 
 class Notices:
     """Takes ``NOTICED_EVENTS``.
@@ -19,7 +21,7 @@ class Notices:
     Attributes:
         ready: the first ``ready`` of the worker; None before.
         start_failure: why it never will be, in words, where the dialect can tell.
-        background: how many processes the worker runs in the background, as it last said.
+        background: which processes the worker runs in the background, as it last said; bounded.
         on_ready: called when it becomes ready, or never will.
         on_background: called with every change of ``background``.
         on_exec_exit: called with every end of a background process that is told.
@@ -28,9 +30,9 @@ class Notices:
     def __init__(self, on_ready: Callable[[], None]) -> None:
         self.ready: Ready | None = None
         self.start_failure: str | None = None
-        self.background = 0
+        self.background = Background()
         self.on_ready = on_ready
-        self.on_background: Callable[[int], None] | None = None
+        self.on_background: Callable[[Background], None] | None = None
         self.on_exec_exit: Callable[[ExecExit], None] | None = None
         self.questions = OpenQuestions()
 
@@ -43,7 +45,9 @@ class Notices:
                 self.start_failure = msgspec.json.decode(event.data, type=StartFailed).message
                 self.on_ready()
             case "background":
-                self.background = max(0, msgspec.json.decode(event.data, type=Background).running)
+                told = msgspec.json.decode(event.data, type=Background)
+                names = [name[:_MAX_NAME_CHARS] for name in told.names[:_MAX_NAMES]]
+                self.background = Background(max(0, told.running), names)
                 if self.on_background is not None:
                     self.on_background(self.background)
             case "exec_exit":

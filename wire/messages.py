@@ -285,9 +285,10 @@ class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Background(msgspec.Struct, frozen=True):
-    """``background``: how many processes the worker runs in the background, told at every change."""
+    """``background``: how many processes the worker runs in the background, told at every change; ``names``: theirs."""
 
     running: int = 0
+    names: list[str] = []
 
 
 class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -130,6 +130,10 @@ class ProcessRegistry:
         """How many run there."""
         return sum(session.backgrounded for session in self._running.values())
 
+    def names_in_background(self) -> list[str]:
+        """Those of the commands that run there."""
+        return [session.id for session in self._running.values() if session.backgrounded]
+
     def sessions(self, scope_key: str) -> list[Session]:
         """Those in the background, running or not, that belong to this scope; newest first."""
         everything = [*self._running.values(), *self._finished.all(trio.current_time())]

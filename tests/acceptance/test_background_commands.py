@@ -120,7 +120,7 @@ def test_a_worker_that_is_killed_tells_that_the_build_died_with_it(tmp_path: Pat
             assert next(events)["data"]["commands"] == 1
         assert not build.is_alive
         (text,) = pending(supervisor)
-        assert text.startswith("Exec failed (a background command) :: ended with what it ran on: worker ")
+        assert ") :: ended with what it ran on: worker " in text
         supervisor.prompt("alice", "what now?")
         assert told(supervisor) == [f"[SYSTEM] {text}"]
 
@@ -185,3 +185,24 @@ def test_a_pool_of_two_with_two_endless_background_commands_still_serves_a_third
         name = listed.partition("  ")[0]
         log = msgspec.json.encode({"action": "log", "session_id": name}).decode()
         assert supervisor.prompt("alice", f"TOOL:process {log} TELL").startswith("begun\n")
+
+
+def test_a_session_is_told_that_its_build_died_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path) as supervisor:
+        begin(supervisor, build)
+        supervisor.prompt("bob", "hello")
+        supervisor.process.kill()
+        supervisor.wait()
+    with running_supervisor(tmp_path) as supervisor:
+        assert not build.is_alive
+        (text,) = pending(supervisor)
+        listed = supervisor.prompt("alice", 'TOOL:process {"action": "list"} TELL')
+        name, _, rest = listed.partition("  ")
+        assert rest.startswith("lost with its worker  pid ")
+        assert text == (
+            f"Exec failed ({name}) :: ended with what it ran on: the supervisor was killed, and its workers with it"
+        )
+        supervisor.prompt("alice", "what now?")
+        assert told(supervisor) == [f"[SYSTEM] {text}"]
+        assert told(supervisor, "bob") == []

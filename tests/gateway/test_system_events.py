@@ -77,18 +77,26 @@ async def test_the_end_of_a_command_of_a_conversation_that_is_over_is_told_nobod
         assert await pending(world) == []
 
 
-@pytest.mark.parametrize(("commands", "what"), [(1, "a background command"), (2, "2 background commands")])
+@pytest.mark.parametrize(
+    ("names", "commands", "what"),
+    [
+        ({}, 1, "a background command"),
+        ({}, 2, "2 background commands"),
+        ({"names": ["calm-fox", "brave-owl"]}, 2, "calm-fox, brave-owl"),
+    ],
+)
 async def test_a_worker_that_dies_tells_of_the_commands_that_die_with_it(
-    tmp_path: Path, autojump_clock: MockClock, commands: int, what: str
+    tmp_path: Path, autojump_clock: MockClock, names: dict[str, list[str]], commands: int, what: str
 ) -> None:
     async with open_world(tmp_path) as world:
         await world.ask("hello")
         worker = world.launcher.workers[0]
-        worker.tell("background", running=commands)
+        worker.tell("background", running=commands, **names)
         worker.die()
         (told,) = await world.events("exec_lost")
         reason = "worker w1 killed by signal 9"
-        assert (told["session"], told["data"]) == ("alice", {"worker": "w1", "commands": commands, "reason": reason})
+        facts = {"worker": "w1", "commands": commands, **names, "reason": reason}
+        assert (told["session"], told["data"]) == ("alice", facts)
         assert await pending(world) == [f"Exec failed ({what}) :: ended with what it ran on: {reason}"]
 
 
@@ -101,6 +109,56 @@ async def test_commands_that_end_with_the_supervisor_are_told_in_its_next_life(
     async with open_world(tmp_path, store=store.after_a_stop()) as world:
         (text,) = await pending(world)
         assert text.endswith("worker w1 was stopped (closed)")
+
+
+KILLED = "ended with what it ran on: the supervisor was killed, and its workers with it"
+
+
+async def test_commands_that_are_killed_with_the_supervisor_are_told_once_in_its_next_life(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store) as world:
+        await world.ask("hello")
+        world.launcher.workers[0].tell("background", running=2, names=["calm-fox", "brave-owl"])
+        await world.ask("hello", session="bob")
+        killed = store.after_a_crash()
+    async with open_world(tmp_path, store=killed) as world:
+        assert await pending(world) == [f"Exec failed (calm-fox, brave-owl) :: {KILLED}"]
+        assert await pending(world, "bob") == []
+        await world.ask("what now?")
+        again = killed.after_a_crash()
+    async with open_world(tmp_path, store=again) as world:
+        assert await pending(world) == []
+
+
+@pytest.mark.parametrize("how", ["ended", "reset", "deleted", "worker died", "worker changed"])
+async def test_commands_that_are_over_are_not_told_as_killed(
+    tmp_path: Path, autojump_clock: MockClock, how: str
+) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store) as world:
+        await world.ask("hello")
+        worker = world.launcher.workers[0]
+        worker.tell("background", running=1, names=["calm-fox"])
+        await wait_all_tasks_blocked()
+        match how:
+            case "ended":
+                worker.tell("exec_exit", session_id="calm-fox", summary="it ended", session_key=worker.file)
+            case "reset":
+                await world.call("sessions.reset", session="alice")
+            case "deleted":
+                await world.call("sessions.delete", session="alice")
+            case "worker died":
+                worker.die()
+            case _:
+                await world.ask("/new")
+                worker.tell("background", running=2, names=["calm-fox", "brave-owl"])
+        await wait_all_tasks_blocked()
+        await world.ask("what now?")
+        killed = store.after_a_crash()
+    async with open_world(tmp_path, store=killed) as world:
+        assert [text for text in await pending(world) if KILLED in text] == []
 
 
 # --- which turn tells it ----------------------------------------------------------------------------------------------

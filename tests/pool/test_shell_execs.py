@@ -7,14 +7,16 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pool import stimuli
-from pool.execs import ExecEnded, ExecLost, ExecNews
+from pool.execs import ExecEnded, ExecLost, ExecNews, ExecRunning
 from pool.shell import Pool
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, say
+from wire.messages import Background
 
 
 def listen(pool: Pool) -> list[ExecNews]:
+    """What is told of ends from now on."""
     news: list[ExecNews] = []
-    pool.on_exec(news.append)
+    pool.on_exec(lambda told: None if isinstance(told, ExecRunning) else news.append(told))
     return news
 
 
@@ -117,7 +119,7 @@ async def test_commands_that_end_with_their_worker_are_told_as_lost(autojump_clo
         await wait_all_tasks_blocked()
         (lost,) = news
         assert isinstance(lost, ExecLost)
-        assert (lost.worker, lost.session, lost.commands) == ("w1", "alice", 2)
+        assert (lost.worker, lost.session, lost.commands.running) == ("w1", "alice", 2)
         assert lost.reason == "worker w1 killed by signal 9"
 
 
@@ -134,7 +136,28 @@ async def test_commands_that_are_stopped_with_their_worker_are_lost_though_it_co
         await wait_all_tasks_blocked()
         (lost,) = news
         assert isinstance(lost, ExecLost)
-        assert (lost.commands, lost.reason) == (1, "worker w1 was stopped (operator)")
+        assert (lost.commands.running, lost.reason) == (1, "worker w1 was stopped (operator)")
+
+
+async def test_which_commands_run_is_told_with_their_session_until_their_worker_is_gone(
+    autojump_clock: MockClock,
+) -> None:
+    launcher = MemoryLauncher()
+    async with make_pool(launcher) as pool:
+        told: list[ExecNews] = []
+        pool.on_exec(told.append)
+        await say(pool, "alice", "hello")
+        worker = launcher.live["w1"].transport
+        worker.say({"event": "background", "data": {"running": 1, "names": ["calm-fox"]}})
+        await wait_all_tasks_blocked()
+        pool.tell(stimuli.ForgetSession("alice"))
+        worker.say(running(2))
+        await wait_all_tasks_blocked()
+        assert told == [
+            ExecRunning(worker="w1", session="alice", commands=Background(1, ["calm-fox"])),
+            ExecRunning(worker="w1", session=None, commands=Background(2)),
+            ExecRunning(worker="w1", session=None, commands=Background()),
+        ]
 
 
 async def test_nobody_is_told_of_commands_lost_with_a_conversation_that_is_over(autojump_clock: MockClock) -> None:

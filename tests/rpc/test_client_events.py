@@ -10,7 +10,7 @@ from errors import (
 from rpc.settings import RpcSettings
 from tests.rpc.clients import Asked, make_client, running
 from tests.rpc.memory_transport import MemoryTransport
-from wire.messages import ExecExit
+from wire.messages import Background, ExecExit
 from wire.units import ByteCount
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -159,20 +159,21 @@ async def test_a_subscription_needs_room_for_one_event(autojump_clock: MockClock
 async def test_the_client_knows_background_processes_runs_and_questions(autojump_clock: MockClock) -> None:
     worker = MemoryTransport()
     async with running(worker) as client:
-        told: list[int] = []
+        told: list[Background] = []
         ends: list[ExecExit] = []
         client.on_background(told.append, ends.append)
         call = {"id": "c1", "name": "bash"}
-        worker.say({"event": "run_start"}, {"event": "background", "data": {"running": 2}})
+        names = ["calm-fox", "x" * 1000, *map(str, range(100))]
+        worker.say({"event": "run_start"}, {"event": "background", "data": {"running": 2, "names": names}})
         worker.say({"event": "permission_required", "data": {"call": call}})
         await trio.testing.wait_all_tasks_blocked()
-        assert (client.is_running, client.background_running, client.awaits_person) == (True, 2, True)
+        assert (client.is_running, client.background.running, client.awaits_person) == (True, 2, True)
         worker.say({"event": "permission_decided", "data": {"call_id": "c1"}}, {"event": "done"})
         ended = {"session_id": "calm-fox", "summary": "Exec completed", "session_key": "k", "exit_code": 0}
         worker.say({"event": "exec_exit", "data": ended}, {"event": "background", "data": {"running": 0}})
         await trio.testing.wait_all_tasks_blocked()
-        assert (client.is_running, client.background_running, client.awaits_person) == (False, 0, False)
-        assert told == [2, 0]
+        assert (client.is_running, client.background.running, client.awaits_person) == (False, 0, False)
+        assert told == [Background(2, ["calm-fox", "x" * 256, *map(str, range(62))]), Background()]
         assert [msgspec.to_builtins(end) for end in ends] == [ended]
 
 
