@@ -21,7 +21,6 @@ from settings import (
     parse_settings,
     parse_toml,
     read_settings_file,
-    tolerated_problems,
 )
 from settings_tables import as_table, file_shape
 
@@ -66,13 +65,26 @@ def init_config(path: Path, *, force: bool = False) -> None:
 def check_config(path: Path | None) -> list[str]:
     """Everything that is wrong with the file (None: the embedded defaults), one line each; empty = nothing to mend.
 
-    That includes what a supervisor runs with nevertheless, as active hours that nobody understands.
+    It is what a supervisor would refuse that was started here with this environment. Runs the gateway's hooks file, as
+    the supervisor does when it starts.
     """
     try:
-        settings = load_settings(path)
+        settings = load_settings(path, machine=os.environ)
     except SettingsError as exc:
         return str(exc).splitlines()
-    return [str(problem) for problem in tolerated_problems(settings)]
+    return _hooks_problems(settings)
+
+
+def _hooks_problems(settings: Settings) -> list[str]:
+    if not settings.gateway.hooks:
+        return []
+    from gateway.hook_files import load_hooks  # noqa: PLC0415  # only this command needs it
+
+    try:
+        load_hooks(Path(settings.gateway.hooks))
+    except UsageError as exc:
+        return [f"gateway.hooks: {exc.message}"]
+    return []
 
 
 def show_config(settings: Settings, *, as_json: bool = False) -> str:

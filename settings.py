@@ -31,7 +31,7 @@ __all__ = [
     "parse_settings",
     "parse_toml",
     "read_settings_file",
-    "tolerated_problems",
+    "salvage_place",
 ]
 
 
@@ -68,13 +68,18 @@ def load_settings(
     data_dir: str | None = None,
     min_workers: int | None = None,
     max_workers: int | None = None,
+    machine: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read and check the file (None: the embedded defaults), with the command line's own values put over it.
+
+    ``machine``: the environment of a supervisor that is to run by them here; what it lacks is a problem too.
 
     Raises SettingsError that names every key at fault, with its line and, for unknown ones, the likely intention.
     """
     text = "" if path is None else read_settings_file(path)
-    return parse_settings(text, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
+    return parse_settings(
+        text, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers, machine=machine
+    )
 
 
 def parse_settings(
@@ -84,6 +89,7 @@ def parse_settings(
     data_dir: str | None = None,
     min_workers: int | None = None,
     max_workers: int | None = None,
+    machine: Mapping[str, str] | None = None,
 ) -> Settings:
     """The same for the text of a file that stands (or is to stand) at ``path``."""
     table = parse_toml(text, path)
@@ -102,24 +108,16 @@ def parse_settings(
         *_missing_files(settings),
         *exposure_problems(settings, None if path is None else path.absolute()),
         *_job_problems(settings),
+        *_hours_problems(settings),
     ]
+    if not problems and machine is not None:
+        from settings_machine import machine_problems  # noqa: PLC0415  # what commands that only ask need not wait for
+
+        problems = list(machine_problems(settings, machine))
     if problems:
         flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
         raise _error(problems, text, path, given={key for key, value in flags.items() if value is not None})
     return settings
-
-
-def tolerated_problems(settings: Settings) -> list[Problem]:
-    """What no supervisor refuses to run with, and somebody should mend all the same."""
-    from heartbeat.active_hours import parse  # noqa: PLC0415  # what most commands need not wait for
-
-    own = {name: heartbeat.active_hours for name, heartbeat in settings.heartbeats.items()}
-    found = []
-    for name, hours in {"defaults": settings.heartbeat.active_hours, **own}.items():
-        warning = "" if hours is None else parse(hours.start, hours.end, hours.tz).warning
-        if warning:
-            found.append(Problem(("agents", name, "heartbeat"), warning))
-    return found
 
 
 def read_settings_file(path: Path) -> str:
@@ -143,6 +141,34 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
         column = f" at column {found[2]}" if found else " at the end of the file"
         reason = re.sub(r" \(at .*\)$", "", str(exc))
         raise SettingsError(f"{path}:{line}: this is not TOML: {reason[:1].lower()}{reason[1:]}{column}") from exc
+
+
+def salvage_place(path: Path | None) -> tuple[str, str]:
+    """``data_dir`` (absolute) and ``socket`` of a file that cannot be used otherwise, as far as they can be made out.
+
+    So a command finds the supervisor that runs by the file as it was before. Each is empty where nothing is said.
+    """
+    if path is None:
+        return "", ""
+    try:
+        table = _readable_part(read_settings_file(path))
+    except SettingsError:
+        table = {}
+    data_dir, socket = table.get("data_dir"), table.get("socket")
+    where = _beside(path, data_dir) if isinstance(data_dir, str) and data_dir else ""
+    return where, socket if isinstance(socket, str) else ""
+
+
+def _readable_part(text: str) -> dict[str, Any]:
+    """The file's tables, as far as it is TOML: its first keys stand before all tables."""
+    lines = text.splitlines()
+    while lines:
+        try:
+            return tomllib.loads("\n".join(lines))
+        except tomllib.TOMLDecodeError as exc:
+            found = re.search(r"\(at line (\d+),", str(exc))
+            lines = lines[: min(int(found[1]), len(lines)) - 1 if found else len(lines) - 1]
+    return {}
 
 
 def _misplaced(table: dict[str, Any]) -> list[Problem]:
@@ -192,6 +218,18 @@ def _missing_files(settings: Settings) -> list[Problem]:
     hooks = settings.gateway.hooks
     missing = hooks and not Path(hooks).is_file()
     return [Problem(("gateway", "hooks"), f"there is no file {hooks}")] if missing else []
+
+
+def _hours_problems(settings: Settings) -> list[Problem]:
+    """Active hours that are no times of day, or of no time zone of this machine."""
+    own = {name: heartbeat.active_hours for name, heartbeat in settings.heartbeats.items()}
+    given = {name: hours for name, hours in {"defaults": settings.heartbeat.active_hours, **own}.items() if hours}
+    if not given:
+        return []
+    from heartbeat.active_hours import hours_problem  # noqa: PLC0415  # what most commands need not wait for
+
+    found = ((name, hours_problem(hours.start, hours.end, hours.tz)) for name, hours in given.items())
+    return [Problem(("agents", name, "heartbeat", "active_hours"), text) for name, text in found if text]
 
 
 def _job_problems(settings: Settings) -> list[Problem]:

@@ -4,7 +4,7 @@ import functools
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,11 +102,17 @@ def given_command(*, leave_out: Collection[str]) -> str:
     return shlex.join(words)
 
 
-def load(config: str | None, data_dir: str | None, **limits: int | None) -> "Settings":
-    """The settings in force: of the file that is named or found, changed by what the command line says."""
+def load(
+    config: str | None, data_dir: str | None, *, machine: Mapping[str, str] | None = None, **limits: int | None
+) -> "Settings":
+    """The settings in force: of the file that is named or found, changed by what the command line says.
+
+    ``machine``: see ``settings.load_settings``.
+    """
     from settings import find_settings_file, load_settings
 
-    return load_settings(find_settings_file(config, os.environ, Path.cwd()), data_dir=data_dir, **limits)
+    path = find_settings_file(config, os.environ, Path.cwd())
+    return load_settings(path, data_dir=data_dir, machine=machine, **limits)
 
 
 def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
@@ -116,9 +122,37 @@ def find_socket(socket: str | None, config: str | None, data_dir: str | None) ->
 
     if socket or os.environ.get("POOL_SOCKET"):
         return resolve_socket(socket, os.environ, None, Path())
-    settings = load(config, data_dir)
-    where = Path(settings.data_dir)
-    return find_supervisor(resolve_socket(None, os.environ, settings.socket, where), where)
+    where, configured = _place(config, data_dir)
+    return find_supervisor(resolve_socket(None, os.environ, configured, where), where)
+
+
+def _place(config: str | None, data_dir: str | None) -> tuple[Path, str]:
+    """Data directory and socket of the settings; of settings that cannot be used, where a supervisor runs all the same.
+
+    It runs by what they said before. Raises SettingsError where nobody listens.
+    """
+    from settings_problems import SettingsError
+
+    try:
+        settings = load(config, data_dir)
+    except SettingsError as exc:
+        place = _salvaged(config, data_dir)
+        if place is None:
+            raise
+        click.echo(f"pool: the settings cannot be used, but a supervisor runs: {exc}", err=True)
+        return place
+    return Path(settings.data_dir), settings.socket
+
+
+def _salvaged(config: str | None, data_dir: str | None) -> tuple[Path, str] | None:
+    from doors.lock import find_supervisor
+    from doors.paths import is_listened_to, place_socket
+    from settings import find_settings_file, load_settings, salvage_place
+
+    found, configured = salvage_place(find_settings_file(config, os.environ, Path.cwd()))
+    where = Path(load_settings(None, data_dir=data_dir or found or None).data_dir)
+    socket = find_supervisor(place_socket(None, os.environ, configured, where), where)
+    return (where, configured) if is_listened_to(socket) else None
 
 
 def with_client(command: Callable[..., None]) -> Callable[..., None]:

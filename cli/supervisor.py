@@ -31,12 +31,12 @@ def run(
     from doors.paths import resolve_socket
 
     harden()
-    settings = load(config, data_dir, **limits)
+    read = functools.partial(load, config, data_dir, machine=os.environ, **limits)
+    settings = read()
     where = Path(settings.data_dir)
     path = resolve_socket(socket, os.environ, settings.socket, where)
-    reread = functools.partial(load, config, data_dir, **limits)
     with ends_without_a_reader():
-        code = app.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty(), reread=reread)
+        code = app.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty(), reread=read)
     ctx.exit(code)
 
 

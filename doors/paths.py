@@ -2,13 +2,21 @@
 
 import hashlib
 import os
+import socket
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from errors import UsageError
 
-__all__ = ["MAX_SOCKET_PATH_BYTES", "check_socket_path", "make_private_dir", "place_socket", "resolve_socket"]
+__all__ = [
+    "MAX_SOCKET_PATH_BYTES",
+    "check_socket_path",
+    "is_listened_to",
+    "make_private_dir",
+    "place_socket",
+    "resolve_socket",
+]
 
 MAX_SOCKET_PATH_BYTES = 107
 """``sun_path`` of Linux holds 108 bytes, the last one a NUL."""
@@ -63,6 +71,16 @@ def make_private_dir(path: Path) -> None:
         )
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         raise UsageError(f"the directory {path} can be written by others; run: chmod go-w {path}")
+
+
+def is_listened_to(path: Path) -> bool:
+    """Whether somebody accepts connections at this socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def _digest(data_dir: Path) -> str:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-__all__ = ["ALWAYS", "Window", "parse"]
+__all__ = ["ALWAYS", "Window", "hours_problem", "parse"]
 
 _DAY = 86400
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})")
@@ -67,9 +67,22 @@ def parse(start: str, end: str, tz: str = "") -> Window:
     Raises nothing: what is not understood opens the window altogether, with a ``warning``.
     """
     try:
-        return Window(start=_seconds("start", start, "23:59"), end=_seconds("end", end, "24:00"), zone=_zone(tz))
+        return _parsed(start, end, tz)
     except ValueError as problem:
         return Window(warning=f"active_hours.{problem}; until that is mended the heartbeat is active at any hour")
+
+
+def hours_problem(start: str, end: str, tz: str = "") -> str | None:
+    """What of these settings cannot be understood: the name of one, and why; None = nothing."""
+    try:
+        _parsed(start, end, tz)
+    except ValueError as problem:
+        return str(problem)
+    return None
+
+
+def _parsed(start: str, end: str, tz: str) -> Window:
+    return Window(start=_seconds("start", start, "23:59"), end=_seconds("end", end, "24:00"), zone=_zone(tz))
 
 
 def _seconds(name: str, text: str, latest: str) -> int:

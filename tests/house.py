@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = (
     *("errors", "wire", "rpc", "profiles", "pool", "router", "heartbeat", "store", "gateway", "doors"),
     *("settings_text", "settings_problems", "settings_tables", "settings_checks", "settings_exposure"),
-    *("settings_prompts", "settings", "settings_reload"),
+    *("settings_prompts", "settings_machine", "settings", "settings_reload"),
     *("config_template", "config_edit", "config", "app_serving", "app", "stress", "cli"),
 )
 """From the ground up: a room imports only from rooms before it."""

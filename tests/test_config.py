@@ -67,7 +67,7 @@ def test_every_problem_of_a_file_is_a_line(path: Path) -> None:
     assert check_config(None) == []
 
 
-def test_hours_that_nobody_understands_are_told_though_a_supervisor_runs_with_them(path: Path) -> None:
+def test_hours_that_nobody_understands_are_refused_with_their_line(path: Path) -> None:
     path.parent.mkdir()
     path.write_text(
         '[agents.defaults.heartbeat]\nactive_hours = {start = "08:00", end = "22:00", tz = "Mars/Olympus"}\n'
@@ -75,10 +75,17 @@ def test_hours_that_nobody_understands_are_told_though_a_supervisor_runs_with_th
         '[agents.dev.heartbeat]\nactive_hours = {start = "08:00", end = "24:00"}\n'
     )
     zone, hour = check_config(path)
-    assert zone.startswith("agents.defaults.heartbeat: active_hours.tz")
-    assert "Mars/Olympus" in zone
-    assert hour.startswith("agents.ops.heartbeat: active_hours.start")
-    assert "25:00" in hour
+    assert zone.startswith(f"{path}:2: agents.defaults.heartbeat.active_hours: tz = 'Mars/Olympus'")
+    assert hour.startswith(f"{path}:4: agents.ops.heartbeat.active_hours: start = '25:00'")
+
+
+def test_hooks_that_cannot_be_loaded_are_a_problem(path: Path) -> None:
+    path.parent.mkdir()
+    path.with_name("hooks.py").write_text("nonsense\n")
+    path.write_text('[gateway]\nhooks = "hooks.py"\n')
+    place = f"{path.with_name('hooks.py')}:1"
+    problem = f"cannot load the gateway's hooks: {place}: NameError: name 'nonsense' is not defined"
+    assert check_config(path) == [f"gateway.hooks: {problem}"]
 
 
 # --- show ------------------------------------------------------------------------------------------------------------

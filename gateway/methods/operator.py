@@ -76,7 +76,9 @@ class OperatorMethods:
         session = None if params.session is None else check_session_key(params.session)
         profile = await self._gateway.profile_of(session) if session is not None else None
         if profile is None or params.agent is not None or params.role is not None:
-            profile = await self._gateway.shelf.get(params.agent or "main", params.role or "default")
+            entry = None if session is None else self._gateway.sessions.get(session)
+            usual = self._gateway.shelf.parts.router.default_agent if entry is None else entry.agent
+            profile = await self._gateway.shelf.get(params.agent or usual, params.role or "default")
         return {
             "session": session,
             "profile": {"signature": profile.short, "agent": profile.agent, "role": profile.role, "cwd": profile.cwd},

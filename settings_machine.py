@@ -1,0 +1,80 @@
+"""What settings want that this machine, or this environment, does not have: told with the line to mend.
+
+``pool config check`` looks for it, and so does a supervisor before it starts or reads its settings again. Commands that
+only ask do without.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from doors.http.binding import parse_bind
+from doors.http.hosts import is_loopback
+from doors.http.tokens import TOKEN_VARIABLE, place_of_token, read_token, token_problem
+from errors import UsageError
+from heartbeat.delivery.settings import signing_key
+from router.workspaces import find_workspace
+from settings_problems import Problem
+from settings_tables import Settings
+from settings_text import KeyPath
+
+__all__ = ["machine_problems"]
+
+
+def machine_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
+    """Every problem, under the path that the file has for it. Looks at files and makes nothing."""
+    from pool.memory import check_memory  # noqa: PLC0415  # psutil, which commands that only ask need not wait for
+
+    yield from _refused(("pool", "max"), check_memory, settings.pool)
+    for name, hook in settings.delivery.webhooks.items():
+        yield from _refused(("delivery", "webhooks", name, "secret_env"), signing_key, name, hook, env)
+    if settings.http.bind:
+        yield from _tokens(settings, env)
+    for agent, role in _kept_warm(settings):
+        yield from _workspace(settings, agent, role)
+
+
+def _refused(path: KeyPath, check: Callable[..., Any], *args: Any) -> Iterator[Problem]:
+    """What ``check`` raises, in words that do not name the setting again."""
+    try:
+        check(*args)
+    except UsageError as exc:
+        yield Problem(path, exc.message.removeprefix(f"{path[0]}.{path[1]} = "))
+
+
+def _tokens(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
+    http = settings.http
+    given = env.get(TOKEN_VARIABLE)
+    if given and (problem := token_problem(given)):
+        yield Problem(("http",), f"${TOKEN_VARIABLE} {problem}")
+    place = place_of_token(http, env, Path(settings.data_dir))
+    if place.file is not None and not place.is_made:
+        yield from _refused(("http", "token_file"), read_token, place.file)
+    if place.is_made and not is_loopback(parse_bind(http.bind)[0]):
+        text = "other machines can reach it: set http.token_file (or http.token) to a token of your choice first, or "
+        yield Problem(("http", "bind"), f"is {http.bind}, and {text}bind 127.0.0.1")
+    for name, each in http.tokens.items():
+        if each.token_file:
+            yield from _refused(("http", "tokens", name, "token_file"), read_token, Path(each.token_file))
+
+
+def _kept_warm(settings: Settings) -> list[tuple[str, str]]:
+    """The agents in roles whose workers a supervisor starts by itself."""
+    default = [(settings.router.default_agent, "default")] if settings.pool.min else []
+    return [(warm.agent, warm.role) for warm in settings.pool.prewarm] or default
+
+
+def _workspace(settings: Settings, agent: str, role: str) -> Iterator[Problem]:
+    try:
+        found = find_workspace(settings.router, settings, agent, role, Path(settings.data_dir))
+    except UsageError as exc:
+        yield Problem(("agents", agent), exc.message)
+        return
+    path = Path(found.path)
+    if found.source == "default" or path.is_dir():
+        return
+    key = tuple(found.source.split("."))
+    if path.exists():
+        yield Problem(key, f"{path} is no directory")
+    elif not path.parent.is_dir():
+        yield Problem(key, f"the workspace {path} cannot be made: there is no directory {path.parent}")
