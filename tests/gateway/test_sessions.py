@@ -105,7 +105,7 @@ async def test_a_failure_is_the_reason_of_its_change(tmp_path: Path, autojump_cl
             ("WORKING", "READY", "run ended: worker_exited"),
             ("READY", "WORKING", "run started"),
             ("WORKING", "PAUSED", "awaiting a person's answer"),
-            ("PAUSED", "WORKING", "answered"),
+            ("PAUSED", "WORKING", "the turn is over"),
             ("WORKING", "READY", "run ended: aborted"),
         ]
 
