@@ -83,7 +83,7 @@ class Fleet:
 
     def _make_available(self, worker: Worker) -> None:
         state = self._state
-        worker.idle_since = worker.free_since = state.now
+        worker.idle_since = state.now
         state.index.add(worker)
         state.freed.append(worker)
         state.touched_agents[worker.kind.agent] = None
@@ -107,7 +107,6 @@ class Fleet:
             raise RuntimeError(f"session {session.key!r} cannot be parked now")
         state.index.unbind(worker)
         worker.session, worker.closing = None, session
-        worker.free_since = state.now
         self._start_parking(session, worker, why)
         return worker
 
@@ -145,35 +144,48 @@ class Fleet:
     # --- idle times -------------------------------------------------------------------------------------------------
 
     def arm_idle(self, worker: Worker) -> None:
-        """(Re)start the clock of an available worker: session_idle_timeout where it is bound, else idle_timeout."""
+        """(Re)start the clock of an available worker; all its times count from its last turn."""
+        self._arm_idle(worker, self._idle_dues(worker))
+
+    def _arm_idle(self, worker: Worker, dues: list[float]) -> None:
+        timers = self._state.timers
+        timers.cancel(worker.idle_timer)
+        if dues:
+            worker.idle_timer = timers.at(min(dues), self._idle_long, worker)
+
+    def _idle_dues(self, worker: Worker) -> list[float]:
+        """When the worker may be stopped, and when its session is parked."""
+        settings = self._state.settings
+        dues = []
+        if self._is_reclaimable(worker):
+            dues.append(worker.idle_since + settings.idle_timeout)
+        if worker.session is not None and settings.session_idle_timeout:
+            dues.append(worker.idle_since + settings.session_idle_timeout)
+        return dues
+
+    def _is_reclaimable(self, worker: Worker) -> bool:
+        """A session that is never parked keeps its worker."""
+        return worker.session is None or self._state.settings.session_idle_timeout > 0
+
+    def _idle_long(self, worker: Worker) -> None:
         state = self._state
-        state.timers.cancel(worker.idle_timer)
-        if worker.session is None:
-            worker.idle_timer = state.timers.at(
-                worker.free_since + state.settings.idle_timeout, self._free_long, worker
-            )
-        elif state.settings.session_idle_timeout:
-            due = worker.idle_since + state.settings.session_idle_timeout
-            worker.idle_timer = state.timers.at(due, self._quiet_long, worker)
-
-    def _quiet_long(self, worker: Worker) -> None:
-        if worker.session is not None:
+        limit = state.settings.session_idle_timeout
+        if worker.session is not None and limit and worker.idle_since + limit <= state.now:
             self.park(worker.session, "idle")
-            self._state.freed.append(worker)
-            self.arm_idle(worker)
-
-    def _free_long(self, _: Worker) -> None:
+            state.freed.append(worker)
         self.reclaim()
+        if worker in state.index:
+            self._arm_idle(worker, [due for due in self._idle_dues(worker) if due > state.now])
 
     def reclaim(self) -> None:
-        """Stop workers above ``min`` and their profile's target that have been free for ``idle_timeout``."""
+        """Stop idle workers above ``min`` and their profile's target that had no turn for ``idle_timeout``."""
         state = self._state
-        surplus = state.index.free - state.settings.min
+        surplus = len(state.index) - state.settings.min
         if surplus <= 0:
             return
         for worker in list(state.index.lru):
             kind = worker.kind
-            over = worker.session is None and worker.free_since + state.settings.idle_timeout <= state.now
+            over = self._is_reclaimable(worker) and worker.idle_since + state.settings.idle_timeout <= state.now
             if over and (worker not in kind.free or len(kind.free) > kind.target):
                 self.stop(worker, StopReason.IDLE)
                 surplus -= 1

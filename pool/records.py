@@ -176,7 +176,6 @@ class Worker:
         "closing",
         "covers",
         "failure",
-        "free_since",
         "id",
         "idle_since",
         "idle_timer",
@@ -221,8 +220,6 @@ class Worker:
         self.ready_at: float | None = None
         self.idle_since = now
         """When it was last used."""
-        self.free_since = now
-        """When it was last bound to somebody, or became ready."""
         self.idle_timer: Timer | None = None
         self.age_timer: Timer | None = None
         self.turns = 0

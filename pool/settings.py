@@ -22,7 +22,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Limits and times of the pool. A count of 0 or a time of 0 means "no such limit" where the text says so."""
 
     min: int = 1
-    """Idle workers that idle reclaim leaves alone."""
+    """Idle workers that ``idle_timeout`` leaves alone."""
     max: int = 4
     """Live worker processes, starting and stopping ones included."""
     worker_memory: ByteCount = ByteCount(150 * 1024 * 1024)
@@ -61,9 +61,9 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     turn_stall: Seconds = Seconds(600)
     """A turn without any output for this long is aborted, then its worker killed."""
     idle_timeout: Seconds = Seconds(300)
-    """An idle worker above ``min`` is stopped after this."""
+    """An idle worker above ``min`` is stopped so long after its last turn, also one that still has a session."""
     session_idle_timeout: Seconds = Seconds(1800)
-    """A quiescent session is parked after this; 0 = never."""
+    """A session is parked so long after its last turn; 0 = never, and its worker is not stopped for being idle."""
     max_age: Seconds = Seconds(0)
     """A worker older than this (with 10 % jitter) retires at a turn boundary; 0 = never."""
     max_turns: int = 0

@@ -357,10 +357,10 @@ MUTANTS = (
         keeps="I7",
         without="idle workers stay for ever",
         file="pool/fleet.py",
-        old=("    def _free_long(self, _: Worker) -> None:\n        self.reclaim()"),
-        new=("    def _free_long(self, _: Worker) -> None:\n        pass"),
+        old="        self.reclaim()\n        if worker in state.index:\n",
+        new="        if worker in state.index:\n",
         tests=(
-            "tests/pool/test_machine_upkeep.py::test_an_idle_worker_above_min_is_stopped_after_idle_timeout_and_min_stays",
+            "tests/pool/test_machine_idle.py::test_an_idle_worker_above_min_is_stopped_after_idle_timeout_and_min_stays",
         ),
     ),
     Mutant(
@@ -385,7 +385,7 @@ MUTANTS = (
         file="pool/machine.py",
         old=(
             "        if not worker.proven and worker.failure is not FailureKind.RESUME:\n"
-            "            self._starts.charge(worker.kind, failed.error)\n"
+            "            self._starts.charge(worker, failed.error)\n"
         ),
         new="",
         tests=("tests/pool/test_machine_limits.py::test_a_nested_run_is_refused_when_what_was_on_its_way_is_lost",),

@@ -219,13 +219,15 @@ async def test_a_session_with_a_background_process_keeps_its_worker(autojump_clo
         assert await say(pool, "b", "now") == "now"
 
 
-async def test_an_idle_worker_above_min_is_stopped_and_a_quiescent_session_is_parked(autojump_clock: MockClock) -> None:
+async def test_an_idle_worker_above_min_is_stopped_and_its_session_goes_on_in_another(
+    autojump_clock: MockClock,
+) -> None:
     launcher = MemoryLauncher()
-    async with make_pool(launcher, session_idle_timeout=Seconds(100), idle_timeout=Seconds(50)) as pool:
+    async with make_pool(launcher, idle_timeout=Seconds(50)) as pool:
         await say(pool, "s", "hello")
-        await trio.sleep(99)
+        await trio.sleep(49)
         assert launcher.stops == []
-        await trio.sleep(52)
+        await trio.sleep(2)
         assert launcher.stops == ["w1"]
         assert await say(pool, "s", "back") == "hello|back"
 
