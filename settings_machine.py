@@ -13,7 +13,7 @@ from doors.http.hosts import is_loopback
 from doors.http.tokens import TOKEN_VARIABLE, place_of_token, read_token, token_problem
 from errors import UsageError
 from heartbeat.delivery.settings import signing_key
-from router.workspaces import find_workspace
+from router.workspaces import find_workspace, workspace_problem
 from settings_problems import Problem
 from settings_tables import Settings
 from settings_text import KeyPath
@@ -70,11 +70,6 @@ def _workspace(settings: Settings, agent: str, role: str) -> Iterator[Problem]:
     except UsageError as exc:
         yield Problem(("agents", agent), exc.message)
         return
-    path = Path(found.path)
-    if found.source == "default" or path.is_dir():
-        return
-    key = tuple(found.source.split("."))
-    if path.exists():
-        yield Problem(key, f"{path} is no directory")
-    elif not path.parent.is_dir():
-        yield Problem(key, f"the workspace {path} cannot be made: there is no directory {path.parent}")
+    problem = workspace_problem(found)
+    if problem is not None:
+        yield Problem(tuple(found.source.split(".")), f"the workspace {found.path} {problem}")

@@ -26,7 +26,16 @@ def doctor(
     settings = load(config, data_dir)
     where = Path(settings.data_dir)
     path = place_socket(socket, os.environ, settings.socket, where)
-    checks = examine(gather_facts(settings.pool, settings, settings.http, data_dir=where, socket=path))
+    facts = gather_facts(
+        settings.pool,
+        settings,
+        settings.http,
+        router=settings.router,
+        passed=settings.rpc.env_passthrough,
+        data_dir=where,
+        socket=path,
+    )
+    checks = examine(facts)
     ctx.exit(0 if show_checks(checks, as_json=as_json) else 1)
 
 

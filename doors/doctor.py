@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
 
 from doors.paths import MAX_SOCKET_PATH_BYTES
 
-__all__ = ["AgentFacts", "Check", "Facts", "Verdict", "examine"]
+__all__ = ["AgentFacts", "Check", "Facts", "HttpFacts", "Verdict", "WorkspaceFacts", "examine"]
 
 _MIN_PYTHON = (3, 11)
 _MIN_NODE = 20
@@ -20,6 +20,7 @@ _FILES_BESIDE = 1100
 _PAGES_PER_WORKER = 48
 """Three pipes of 16 pages each, as the kernel makes them."""
 _MIB = 1024 * 1024
+_SHOWN_WORKSPACES = 8
 _ON_THE_PORT = (
     ("dashboard", "http", "/", ", for a browser"),
     ("openai", "http", "/v1", ", the base URL of OpenAI's clients"),
@@ -55,6 +56,16 @@ class AgentFacts(msgspec.Struct, frozen=True):
     program: str = ""
     path: str | None = None
     problem: str | None = None
+    keyless_server: str | None = None
+    """The model server that it would ask without a key, where that server is not on this machine."""
+
+
+class WorkspaceFacts(msgspec.Struct, frozen=True):
+    """One directory in which agents work, the setting that names it, and why it cannot be used (None: it can)."""
+
+    path: str
+    source: str
+    problem: str | None = None
 
 
 class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +81,8 @@ class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the token is one that the supervisor makes itself."""
     token_problem: str | None
     max_connections: int
+    port_problem: str | None = None
+    """Why nobody could listen there, in words: another process does, say."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +109,18 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
     http: HttpFacts | None = None
     """None = it is off."""
+    supervisor: int | None = None
+    """The process that serves this data directory; None = none does."""
+    workspaces: tuple[WorkspaceFacts, ...] = ()
 
 
 def examine(facts: Facts) -> list[Check]:
     """Judge the facts, what is needed most first."""
     return [
         _python(facts),
-        *(_agent(agent) for agent in facts.agents),
+        _supervisor(facts.supervisor),
+        *(check for agent in facts.agents for check in _agent(agent)),
+        *_workspaces(facts.workspaces),
         *_node(facts),
         _memory(facts),
         _open_files(facts),
@@ -123,14 +141,33 @@ def _python(facts: Facts) -> Check:
     return Check("python", Verdict.MISSING, found, "install Python 3.11 or newer and make the environment anew")
 
 
-def _agent(agent: AgentFacts) -> Check:
+def _supervisor(pid: int | None) -> Check:
+    if pid is None:
+        return Check("supervisor", Verdict.OK, "none runs here; `pool run` starts one")
+    return Check("supervisor", Verdict.OK, f"pid {pid} serves this data directory")
+
+
+def _agent(agent: AgentFacts) -> Iterator[Check]:
     name = f"agent {agent.name}"
     if agent.problem is not None:
-        return Check(name, Verdict.MISSING, agent.problem, "mend the settings")
-    if agent.path is not None:
-        return Check(name, Verdict.OK, f"{agent.path} ({agent.dialect})")
-    fix = f"install {agent.program}, or set agents.{agent.name}.command to where it is"
-    return Check(name, Verdict.MISSING, f"{agent.program} is not found", fix)
+        yield Check(name, Verdict.MISSING, agent.problem, "mend the settings")
+    elif agent.path is not None:
+        yield Check(name, Verdict.OK, f"{agent.path} ({agent.dialect})")
+    else:
+        fix = f"install {agent.program}, or set agents.{agent.name}.command to where it is"
+        yield Check(name, Verdict.MISSING, f"{agent.program} is not found", fix)
+    if agent.keyless_server is not None:
+        fix = f"set OPENAI_API_KEY in [agents.{agent.name}.env]; a worker does not get that of this terminal"
+        yield Check(f"key of {agent.name}", Verdict.WARNING, f"none for {agent.keyless_server}", fix)
+
+
+def _workspaces(workspaces: Sequence[WorkspaceFacts]) -> Iterator[Check]:
+    wrong = [place for place in workspaces if place.problem is not None]
+    for place in wrong:
+        fix = f"make it, or name another directory ({place.source})"
+        yield Check("workspace", Verdict.MISSING, f"{place.path}: {place.problem}", fix)
+    if workspaces and not wrong:
+        yield Check("workspaces", Verdict.OK, ", ".join(place.path for place in workspaces[:_SHOWN_WORKSPACES]))
 
 
 def _node(facts: Facts) -> Iterator[Check]:
@@ -197,6 +234,9 @@ def _http(http: HttpFacts | None) -> Check:
     """How programs and browsers come in, and with what."""
     if http is None:
         return Check("http", Verdict.OK, 'off; http.bind = "127.0.0.1:8765" in the settings opens it')
+    if http.port_problem is not None:
+        fix = "choose another port in http.bind, or end what listens there"
+        return Check("http", Verdict.MISSING, f"{http.url}: {http.port_problem}", fix)
     found = f"{http.url}, token: {http.token}"
     if http.token_problem is not None:
         return Check("http", Verdict.MISSING, f"{http.url}: {http.token_problem}", "mend the token, or name another")
@@ -211,7 +251,7 @@ def _http(http: HttpFacts | None) -> Check:
 
 def _on_the_port(http: HttpFacts | None) -> Iterator[Check]:
     """Where the doors are that share the port of HTTP."""
-    if http is None or http.token_problem is not None:
+    if http is None or http.token_problem is not None or http.port_problem is not None:
         return
     is_known = http.url.startswith("http")
     for name, scheme, path, what in _ON_THE_PORT:

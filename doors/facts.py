@@ -1,22 +1,30 @@
 """What ``pool doctor`` looks at on this machine; judging it is ``doors.doctor``'s business."""
 
+import errno
 import os
 import resource
 import shutil
+import socket as socket_of
 import subprocess
 import sys
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 
-from doors.doctor import AgentFacts, Facts, HttpFacts
+from doors.doctor import AgentFacts, Facts, HttpFacts, WorkspaceFacts
 from doors.http.binding import parse_bind, url_of
 from doors.http.hosts import is_loopback
 from doors.http.settings import HttpSettings
 from doors.http.tokens import TokenPlace, place_of_token, read_token
+from doors.lock import read_holder
+from doors.paths import is_listened_to
 from errors import UsageError
 from pool.settings import PoolSettings
-from profiles import ProfilesSettings, build_profile
+from profiles import AgentSettings, ProfilesSettings, build_profile
+from router.settings import RouterSettings
+from router.workspaces import find_workspace, workspace_problem
 from rpc.cgroup import Cgroup
 from rpc.orphans import become_subreaper
 
@@ -26,10 +34,22 @@ _PROBE_TIMEOUT = 10.0
 
 
 def gather_facts(
-    pool: PoolSettings, profiles: ProfilesSettings, http: HttpSettings, *, data_dir: Path, socket: Path
+    pool: PoolSettings,
+    profiles: ProfilesSettings,
+    http: HttpSettings,
+    *,
+    router: RouterSettings,
+    passed: Collection[str],
+    data_dir: Path,
+    socket: Path,
 ) -> Facts:
-    """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node."""
-    agents = tuple(_agent(profiles, name) for name in profiles.agent_names())
+    """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node.
+
+    ``passed``: the supervisor's variables that workers inherit.
+    """
+    inherited = {name: os.environ[name] for name in passed if name in os.environ}
+    agents = tuple(_agent(profiles, name, inherited) for name in profiles.agent_names())
+    supervisor = _running_supervisor(data_dir)
     return Facts(
         python=(sys.version_info.major, sys.version_info.minor),
         platform=sys.platform,
@@ -47,11 +67,13 @@ def gather_facts(
         data_dir=str(data_dir),
         data_dir_problem=_why_not_writable(data_dir),
         socket=str(socket),
-        http=_http(http, data_dir) if http.bind else None,
+        http=_http(http, data_dir, supervisor) if http.bind else None,
+        supervisor=supervisor,
+        workspaces=tuple(_workspaces(router, profiles, data_dir)),
     )
 
 
-def _http(settings: HttpSettings, data_dir: Path) -> HttpFacts:
+def _http(settings: HttpSettings, data_dir: Path, supervisor: int | None) -> HttpFacts:
     host, port = parse_bind(settings.bind)
     place = place_of_token(settings, os.environ, data_dir)
     return HttpFacts(
@@ -61,7 +83,64 @@ def _http(settings: HttpSettings, data_dir: Path) -> HttpFacts:
         is_token_made=place.is_made,
         token_problem=_token_problem(place),
         max_connections=settings.max_connections,
+        port_problem=_port_problem(host, port, supervisor) if port else None,
     )
+
+
+def _port_problem(host: str, port: int, supervisor: int | None) -> str | None:
+    """Why nobody could listen there. A running supervisor's own port is as it should be."""
+    try:
+        family, kind, _, _, address = socket_of.getaddrinfo(host, port, type=socket_of.SOCK_STREAM)[0]
+        with socket_of.socket(family, kind) as probe:
+            probe.setsockopt(socket_of.SOL_SOCKET, socket_of.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as exc:
+        if exc.errno != errno.EADDRINUSE:
+            return exc.strerror or str(exc)
+    else:
+        return None
+    holder = _listener(port)
+    if supervisor is not None and holder in (None, supervisor):
+        return None
+    return "another process listens there" + ("" if holder is None else f": {_named(holder)}")
+
+
+def _listener(port: int) -> int | None:
+    """Whose port it is, as far as the system tells us."""
+    try:
+        found = psutil.net_connections("tcp")
+    except psutil.AccessDenied:
+        return None
+    pids = (each.pid for each in found if each.status == psutil.CONN_LISTEN and tuple(each.laddr)[1:] == (port,))
+    return next((pid for pid in pids if pid is not None), None)
+
+
+def _named(pid: int) -> str:
+    try:
+        return f"{psutil.Process(pid).name()} (pid {pid})"
+    except psutil.Error:
+        return f"pid {pid}"
+
+
+def _running_supervisor(data_dir: Path) -> int | None:
+    holder = read_holder(data_dir)
+    return holder.pid if holder is not None and is_listened_to(Path(holder.socket)) else None
+
+
+def _workspaces(router: RouterSettings, profiles: ProfilesSettings, data_dir: Path) -> Iterator[WorkspaceFacts]:
+    """Every directory that a setting names, once; those that the pool makes itself lie in the data directory."""
+    seen = set()
+    for agent in profiles.agent_names():
+        for role in profiles.role_names():
+            try:
+                found = find_workspace(router, profiles, agent, role, data_dir)
+            except UsageError as exc:
+                yield WorkspaceFacts(f"of {agent}/{role}", f"agents.{agent}", exc.message)
+                continue
+            if found.source != "default" and found.path not in seen:
+                seen.add(found.path)
+                yield WorkspaceFacts(found.path, found.source, workspace_problem(found))
 
 
 def _token_problem(place: TokenPlace) -> str | None:
@@ -74,14 +153,24 @@ def _token_problem(place: TokenPlace) -> str | None:
     return None
 
 
-def _agent(profiles: ProfilesSettings, name: str) -> AgentFacts:
+def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) -> AgentFacts:
     try:
         profile = build_profile(profiles, name, "default", str(Path.cwd()))
     except UsageError as exc:
         return AgentFacts(name, "", problem=exc.message)
     program = profile.command[0]
     search = dict(profile.env).get("PATH")
-    return AgentFacts(name, profile.dialect, program, shutil.which(program, path=search))
+    server = _keyless_server(profiles.agents.get(name, AgentSettings()), {**inherited, **dict(profile.env)})
+    return AgentFacts(name, profile.dialect, program, shutil.which(program, path=search), keyless_server=server)
+
+
+def _keyless_server(agent: AgentSettings, env: Mapping[str, str]) -> str | None:
+    """The model server that the bundled agent would ask without a key; one on this machine needs none."""
+    is_openai = agent.provider == "openai" or (agent.provider is None and (agent.model or "").startswith("openai/"))
+    if agent.dialect != "native" or agent.command or not is_openai or env.get("OPENAI_API_KEY"):
+        return None
+    url = urlsplit(agent.base_url or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1")
+    return None if is_loopback(url.hostname or "") else url.hostname
 
 
 def _node_version() -> str | None:

@@ -11,7 +11,7 @@ from profiles import ProfilesSettings, workspace_of
 from router.file_names import file_name
 from router.settings import RouterSettings
 
-__all__ = ["WorkspaceFinding", "find_workspace", "make_workspace"]
+__all__ = ["WorkspaceFinding", "find_workspace", "make_workspace", "workspace_problem"]
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _KEPT_PRIVATE = ("sessions", "by-session", "agent-dirs")
@@ -44,6 +44,19 @@ def find_workspace(
         finding = WorkspaceFinding(path=str(data_dir / "workspaces" / _directory_name(role)), source="default")
     _check_apart(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
     return finding
+
+
+def workspace_problem(finding: WorkspaceFinding) -> str | None:
+    """What keeps an agent from working there; None = nothing does. Looks, and makes nothing."""
+    path = Path(finding.path)
+    if finding.source == "default":
+        return None
+    if path.exists() and not path.is_dir():
+        return "is no directory"
+    if not path.exists() and not path.parent.is_dir():
+        return f"cannot be made: there is no directory {path.parent}"  # only the last level is made
+    place = path if path.exists() else path.parent
+    return None if os.access(place, os.W_OK | os.X_OK) else f"cannot be used: no right to write in {place}"
 
 
 def make_workspace(settings: RouterSettings, profiles: ProfilesSettings, agent: str, role: str, data_dir: Path) -> str:

@@ -1,5 +1,7 @@
 """What the doctor says about a machine, and what it sees of this one."""
 
+import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.doctor import AgentFacts, Check, Facts, HttpFacts, Verdict, examine
+from doors.doctor import AgentFacts, Check, Facts, HttpFacts, Verdict, WorkspaceFacts, examine
 from doors.facts import gather_facts
 from doors.http.settings import HttpSettings
+from doors.lock import Holder
 from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings
+from router.settings import RouterSettings
 from settings import Settings
 
 HEALTHY = Facts(
@@ -47,6 +51,18 @@ def checks(**changes: Any) -> dict[str, Check]:
     return {check.name: check for check in examine(msgspec.structs.replace(HEALTHY, **changes))}
 
 
+def gathered(
+    profiles: ProfilesSettings = ProfilesSettings(),  # noqa: B008  # frozen
+    *,
+    data_dir: Path,
+    pool: PoolSettings = PoolSettings(),  # noqa: B008  # the same
+    http: HttpSettings = HttpSettings(),  # noqa: B008  # the same
+    router: RouterSettings = RouterSettings(),  # noqa: B008  # the same
+    passed: tuple[str, ...] = (),
+) -> Facts:
+    return gather_facts(pool, profiles, http, router=router, passed=passed, data_dir=data_dir, socket=Path("/s"))
+
+
 def test_a_machine_that_has_everything_is_told_so() -> None:
     assert {check.verdict for check in examine(HEALTHY)} == {Verdict.OK}
     assert all(check.found and not check.fix for check in examine(HEALTHY))
@@ -58,6 +74,10 @@ def test_a_machine_that_has_everything_is_told_so() -> None:
         ("python", Verdict.MISSING, {"python": (3, 10)}),
         ("agent main", Verdict.MISSING, {"agents": (AgentFacts("main", "native", "nowhere"),)}),
         ("agent main", Verdict.MISSING, {"agents": (AgentFacts("main", "native", problem="unknown tool x"),)}),
+        ("key of main", Verdict.WARNING, {"agents": (AgentFacts("main", "native", path="x", keyless_server="h"),)}),
+        ("supervisor", Verdict.OK, {"supervisor": 17}),
+        ("workspace", Verdict.MISSING, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace", "is none"),)}),
+        ("workspaces", Verdict.OK, {"workspaces": (WorkspaceFacts("/w", "agents.main.workspace"),)}),
         ("node", Verdict.MISSING, {"agents": (PI,), "node": None}),
         ("node", Verdict.MISSING, {"agents": (PI,), "node": "v18.19.0"}),
         ("node", Verdict.MISSING, {"agents": (PI,), "node": "does not run: boom"}),
@@ -106,9 +126,7 @@ def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    facts = gather_facts(
-        PoolSettings(max=3), profiles, HttpSettings(), data_dir=tmp_path / "a" / "b", socket=Path("/s")
-    )
+    facts = gathered(profiles, data_dir=tmp_path / "a" / "b", pool=PoolSettings(max=3))
     agents = {agent.name: agent for agent in facts.agents}
     assert agents["main"].path == sys.executable
     assert agents["pi"].path is None
@@ -122,9 +140,7 @@ def test_the_facts_of_this_machine_can_be_gathered(tmp_path: Path) -> None:
 
 def test_a_data_directory_that_cannot_be_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    facts = gather_facts(
-        PoolSettings(), ProfilesSettings(), HttpSettings(), data_dir=tmp_path / "file" / "d", socket=Path("/s")
-    )
+    facts = gathered(data_dir=tmp_path / "file" / "d")
     assert facts.data_dir_problem == f"{tmp_path}/file is no directory"
 
 
@@ -138,6 +154,7 @@ def http(**changes: Any) -> HttpFacts:
         (Verdict.OK, None, "off"),
         (Verdict.OK, HTTP, "http://127.0.0.1:8765, token: /data/http-token"),
         (Verdict.MISSING, http(token_problem="others may use the token file"), "others may use"),
+        (Verdict.MISSING, http(port_problem="another process listens there"), "another process listens there"),
         (Verdict.MISSING, http(is_local=False), "/data/http-token"),
         (Verdict.WARNING, http(is_local=False, is_token_made=False), "http://127.0.0.1:8765"),
     ],
@@ -161,7 +178,7 @@ def test_each_door_is_told_with_where_it_is() -> None:
     assert checks(http=http(url="any free port"))["openai"].found.startswith("/v1 on that port")
 
 
-@pytest.mark.parametrize("facts", [None, http(token_problem="others may use the token file")])
+@pytest.mark.parametrize("facts", [None, http(token_problem="others may use the token file"), http(port_problem="x")])
 def test_doors_on_a_port_that_is_not_open_are_not_told(facts: HttpFacts | None) -> None:
     assert not {"dashboard", "openai", "websocket", "events", "metrics"} & checks(http=facts).keys()
 
@@ -173,9 +190,7 @@ def test_the_connections_of_the_http_door_count_as_open_files() -> None:
 
 def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> None:
     def found(**settings: Any) -> HttpFacts | None:
-        return gather_facts(
-            PoolSettings(), ProfilesSettings(), HttpSettings(**settings), data_dir=tmp_path, socket=Path("/s")
-        ).http
+        return gathered(data_dir=tmp_path, http=HttpSettings(**settings)).http
 
     assert found() is None
     made = found(bind="127.0.0.1:8765")
@@ -187,3 +202,68 @@ def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> N
     assert shared is not None
     assert (shared.is_local, shared.is_token_made) == (False, False)
     assert "chmod 600" in str(shared.token_problem)
+
+
+def test_a_port_that_another_process_has_is_told_with_its_name(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        bind = f"127.0.0.1:{listener.getsockname()[1]}"
+        held = gathered(data_dir=tmp_path, http=HttpSettings(bind=bind)).http
+        assert held is not None
+        assert str(held.port_problem).startswith("another process listens there")
+    free = gathered(data_dir=tmp_path, http=HttpSettings(bind=bind)).http
+    assert free is not None
+    assert free.port_problem is None
+
+
+def test_the_supervisor_that_runs_is_told_and_its_port_is_no_problem(tmp_path: Path) -> None:
+    control = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX) as listener, socket.create_server(("127.0.0.1", 0)) as port:
+        listener.bind(str(control))
+        listener.listen()
+        (tmp_path / "supervisor.lock").write_bytes(msgspec.json.encode(Holder(os.getpid(), str(control))))
+        bind = f"127.0.0.1:{port.getsockname()[1]}"
+        facts = gathered(data_dir=tmp_path, http=HttpSettings(bind=bind))
+        assert facts.supervisor == os.getpid()
+        assert facts.http is not None
+        assert facts.http.port_problem is None
+    assert gathered(data_dir=tmp_path).supervisor is None
+
+
+def test_workspaces_are_looked_at_and_not_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    agents = {
+        "good": AgentSettings(workspace=str(tmp_path / "made-later")),
+        "file": AgentSettings(workspace=str(tmp_path / "file")),
+        "gone": AgentSettings(workspace="/nowhere/at/all"),
+    }
+    facts = gathered(ProfilesSettings(agents=agents), data_dir=tmp_path / "data")
+    assert {place.source: place.problem for place in facts.workspaces} == {
+        "agents.good.workspace": None,
+        "agents.file.workspace": "is no directory",
+        "agents.gone.workspace": "cannot be made: there is no directory /nowhere/at",
+    }
+    assert not (tmp_path / "made-later").exists()
+
+
+@pytest.mark.parametrize(
+    ("agent", "server"),
+    [
+        (AgentSettings(provider="openai", model="m"), "api.openai.com"),
+        (AgentSettings(model="openai/m"), "api.openai.com"),
+        (AgentSettings(provider="openai", model="m", base_url="https://models.example/v1"), "models.example"),
+        (AgentSettings(provider="openai", model="m", env={"OPENAI_API_KEY": "k"}), None),
+        (AgentSettings(provider="openai", model="m", base_url="http://127.0.0.1:8000/v1"), None),
+        (AgentSettings(provider="openai", model="m", env={"OPENAI_BASE_URL": "http://localhost:1/v1"}), None),
+        (AgentSettings(), None),
+        (AgentSettings(dialect="pi", provider="openai", model="m"), None),
+    ],
+)
+def test_an_agent_that_would_ask_a_server_without_a_key_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: AgentSettings, server: str | None
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "that-of-the-terminal")
+    profiles = ProfilesSettings(agents={"x": agent})
+    found = {each.name: each for each in gathered(profiles, data_dir=tmp_path).agents}
+    assert found["x"].keyless_server == server
+    passed = gathered(profiles, data_dir=tmp_path, passed=("OPENAI_API_KEY",)).agents
+    assert [each.keyless_server for each in passed] == [None, None]
