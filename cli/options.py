@@ -51,12 +51,12 @@ def is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is lost; ``yes`` answers beforehand. Where nobody can be asked it is refused."""
+def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
+    """Ask before something is lost; ``yes`` (``flag``) answers beforehand. Where nobody can be asked it is refused."""
     if yes:
         return
     if not is_terminal():
-        raise UsageError("this asks first, and there is no terminal to ask on; give --yes")
+        raise UsageError(f"this asks first ({question}), and there is no terminal to ask on; give {flag}")
     click.confirm(question, abort=True, err=True)
 
 

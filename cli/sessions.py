@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.options import confirm, given_place, json_option, place_options, with_client
+from errors import UsageError
 
 if TYPE_CHECKING:
     from doors.control_client import ControlClient
@@ -47,13 +48,25 @@ def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
 
 @sessions.command("reset")
 @_key
+@click.option("--force", is_flag=True, help="Do not ask where commands run in the background: they end.")
 @with_client
-def reset(client: "ControlClient", key: str) -> None:
+def reset(client: "ControlClient", key: str, *, force: bool) -> None:
     """Begin the session anew; what was said is kept in its old transcript."""
     from doors.requests import reset_session
 
-    reset_session(client, key)
-    click.echo(f"{key} begins anew")
+    try:
+        ended = reset_session(client, key, force=force)
+    except UsageError as exc:
+        if not exc.details.get("running"):
+            raise
+        names = ", ".join(exc.details["running"])
+        confirm(f"{names} still runs in the background. End it?", yes=False, flag="--force")
+        ended = reset_session(client, key, force=True)
+    _tell(f"{key} begins anew", ended)
+
+
+def _tell(done: str, ended: list[str]) -> None:
+    click.echo(f"{done}; ended with it: {', '.join(ended)}" if ended else done)
 
 
 @sessions.command("delete")
@@ -65,8 +78,7 @@ def delete(client: "ControlClient", key: str, *, yes: bool) -> None:
     confirm(f"Delete {key} and what was said in it?", yes=yes)
     from doors.requests import delete_session
 
-    delete_session(client, key)
-    click.echo(f"{key} is deleted")
+    _tell(f"{key} is deleted", delete_session(client, key))
 
 
 @sessions.command("history")

@@ -59,14 +59,21 @@ def decide(
         raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
 
 
-def reset_session(client: ControlClient, key: str) -> None:
-    """Begin the session anew; a turn that runs is ended first."""
-    client.call("sessions.reset", {"session": key}, timeout=WORK_SECONDS)
+def reset_session(client: ControlClient, key: str, *, force: bool) -> list[str]:
+    """Begin the session anew; a turn that runs is ended first. Returns which background commands have ended with it.
+
+    Raises UsageError, with ``running`` in its details, where there are any and ``force`` is not given.
+    """
+    return _ended(client.call("sessions.reset", {"session": key, "force": force}, timeout=WORK_SECONDS))
 
 
-def delete_session(client: ControlClient, key: str) -> None:
-    """Forget the session; a turn that runs is ended first."""
-    client.call("sessions.delete", {"session": key}, timeout=WORK_SECONDS)
+def delete_session(client: ControlClient, key: str) -> list[str]:
+    """Forget the session; a turn that runs is ended first. Returns which background commands have ended with it."""
+    return _ended(client.call("sessions.delete", {"session": key}, timeout=WORK_SECONDS))
+
+
+def _ended(result: Any) -> list[str]:
+    return [str(name) for name in result["ended"]]
 
 
 def message_source(*, chat_type: str, sender_id: str, chat_id: str | None, **others: Any) -> dict[str, Any]:

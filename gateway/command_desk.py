@@ -25,8 +25,12 @@ __all__ = ["CommandDesk", "SessionActions"]
 class SessionActions(Protocol):
     """What commands do to sessions."""
 
-    async def reset(self, session: str, command: Literal["new", "reset"]) -> None:
-        """Begin a new conversation; a running turn is aborted, what waits is refused."""
+    def running(self, session: str) -> list[str]:
+        """The session's background commands, in words."""
+        ...
+
+    async def reset(self, session: str, command: Literal["new", "reset"], *, force: bool = False) -> list[str]:
+        """Begin a new conversation; a running turn is aborted, what waits is refused; which commands have ended."""
         ...
 
     async def stop(self, session: str) -> int:
@@ -54,8 +58,7 @@ class CommandDesk:
         session = request.session
         match command:
             case NewConversation():
-                await self._actions.reset(session, command.command)
-                return "A new conversation begins; the earlier one is kept."
+                return await self._begin_anew(session, command)
             case Stop():
                 ended = await self._actions.stop(session)
                 return f"Stopped: {ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was running."
@@ -80,6 +83,17 @@ class CommandDesk:
                 raise AssertionError(command)  # a message, not a command: the intake has seen to it
             case _:
                 assert_never(command)
+
+    async def _begin_anew(self, session: str, command: NewConversation) -> str:
+        running = ", ".join(self._actions.running(session))
+        if running and not command.force:
+            return (
+                f"Nothing is changed: {running} still runs in the background and would end. "
+                f"/{command.command} force begins a new conversation all the same."
+            )
+        await self._actions.reset(session, command.command, force=command.force)
+        ended = f" Ended with it: {running}." if running else ""
+        return f"A new conversation begins; the earlier one is kept.{ended}"
 
     def _set(self, session: str, name: str, value: object, label: str) -> str:
         entry = self._sessions.get(session)

@@ -36,9 +36,13 @@ __all__ = [
 
 
 class NewConversation(msgspec.Struct, frozen=True):
-    """Begin a new conversation; the old transcript is kept. ``command``, ``new`` or ``reset``, is for hooks."""
+    """Begin a new conversation; the old transcript is kept. ``command``, ``new`` or ``reset``, is for hooks.
+
+    ``force``: also where commands run in the background, which end.
+    """
 
     command: Literal["new", "reset"]
+    force: bool = False
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -115,6 +119,7 @@ Parsed = (
 _COMMAND = re.compile(r"/([A-Za-z]{1,16})(?:@\w{1,64})?(?:\s|$)")
 _LONGEST_MODEL = 200
 _DEFAULT = "default"
+_FORCE = "force"
 _LEVELS: Mapping[str, ThinkingLevel] = {level: level for level in get_args(ThinkingLevel)}
 _MODES: Mapping[str, QueueMode] = {mode.value: mode for mode in QueueMode}
 _SWITCH: Mapping[str, bool] = {"on": True, "off": False}
@@ -145,6 +150,11 @@ def help_text() -> str:
 
 def _without_arguments(parsed: Parsed) -> Callable[[str], Parsed | None]:
     return lambda rest: None if rest else parsed
+
+
+def _new_conversation(command: Literal["new", "reset"]) -> Callable[[str], Parsed | None]:
+    forms = {"": NewConversation(command), _FORCE: NewConversation(command, force=True)}
+    return lambda rest: forms.get(rest.lower())
 
 
 def _model(rest: str) -> Parsed | None:
@@ -183,9 +193,11 @@ def _help(rest: str) -> Parsed | None:
 
 COMMANDS: Mapping[str, CommandHelp] = {
     "new": CommandHelp(
-        "/new", "begin a new conversation; the old one is kept", _without_arguments(NewConversation("new"))
+        "/new [force]",
+        "begin a new conversation; the old one is kept; with force also where commands run in the background",
+        _new_conversation("new"),
     ),
-    "reset": CommandHelp("/reset", "the same as /new", _without_arguments(NewConversation("reset"))),
+    "reset": CommandHelp("/reset [force]", "the same as /new", _new_conversation("reset")),
     # whatever else is said with it: who wants something stopped does not want to be told how to write it
     "stop": CommandHelp("/stop", "end the running turn and drop what waits behind it", lambda _rest: Stop()),
     "status": CommandHelp("/status", "what the session is doing", _without_arguments(Status())),

@@ -30,6 +30,7 @@ __all__ = [
     "ProcessRequest",
     "PromptRequest",
     "ReleaseRequest",
+    "ResetRequest",
     "RouteRequest",
     "SessionRequest",
     "SteerRequest",
@@ -187,6 +188,13 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A method about one session."""
 
     session: SessionKey
+
+
+class ResetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.reset``; ``force``: also where commands run in the background, which end."""
+
+    session: SessionKey
+    force: bool = False
 
 
 class InjectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -44,6 +44,10 @@ class RunningCommands:
             names = [other for other in commands.names if other != name]
             self.note(worker, session, Background(commands.running - 1, names))
 
+    def of(self, session: str) -> Background:
+        """What runs for the session now."""
+        return next((commands for key, commands in self._of_worker.values() if key == session), Background())
+
     def forget(self, session: str) -> None:
         """The session's conversation is over, and what still runs belongs to nobody."""
         for worker in [worker for worker, (key, _) in self._of_worker.items() if key == session]:

@@ -154,14 +154,32 @@ class SessionDesk:
         self._conductor.clear(session)
         return waiting + int(self._conductor.abort_session(session))
 
-    async def reset(self, session: str, command: Literal["new", "reset"] = "reset") -> None:
-        """Begin a new conversation; a running turn is aborted, what waits is refused, the transcript stays."""
+    def running(self, session: str) -> list[str]:
+        """See ``SessionActions.running``."""
+        return self._system_events.running(session)
+
+    async def reset(
+        self, session: str, command: Literal["new", "reset"] = "reset", *, force: bool = False
+    ) -> list[str]:
+        """Begin a new conversation; a running turn is aborted, what waits is refused, the transcript stays.
+
+        Commands in the background end with the old one: returns which. Raises UsageError for these without ``force``.
+        """
         entry = self._known(session)
+        running = self.running(session)
+        if running and not force:
+            raise UsageError(
+                f"{', '.join(running)} of session {session!r} still runs in the background and would end; "
+                "reset it with force",
+                session=session,
+                running=running,
+            )
         self._stop(session)
         async with self._conductor.occupy(session, priority=_FIRST):
             old = self._begin_anew(session)
         await self._tell_end(entry, "reset", old)
         await self._tell_command(command, entry)
+        return running
 
     async def delete(self, key: str) -> str | None:
         """Forget a session with its conversation; returns the file that was removed.

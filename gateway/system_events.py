@@ -132,11 +132,16 @@ class SystemEvents:
 
     def _note_loss(self, news: ExecLost) -> None:
         count, names = news.commands.running, news.commands.names
-        what = ", ".join(names) or ("a background command" if count == 1 else f"{count} background commands")
+        what = ", ".join(names) or _counted(count)
         text = f"Exec failed ({what}) :: ended with what it ran on: {news.reason}"[:_MAX_SUMMARY]
         self.inject(news.session, text, kind=EventKind.EXEC, context="exec:lost")
         facts = {"worker": news.worker, "commands": count, "names": names or None, "reason": news.reason}
         self._tell(news.session, "exec_lost", facts)
+
+    def running(self, session: str) -> list[str]:
+        """The session's background commands, in words: their names, else how many there are."""
+        commands = self._running.of(session)
+        return commands.names or ([_counted(commands.running)] if commands.running else [])
 
     # --- looking, and out ---------------------------------------------------------------------------------------------
 
@@ -195,3 +200,7 @@ class SystemEvents:
         """Readers see it once it is durable, and with it what was kept before."""
         data = {name: value for name, value in facts.items() if value is not None}
         self._bus.publish(session, Channel.MONITOR, type_, data, durable=True)
+
+
+def _counted(commands: int) -> str:
+    return "a background command" if commands == 1 else f"{commands} background commands"

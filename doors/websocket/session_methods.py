@@ -44,9 +44,10 @@ class GetParams(msgspec.Struct, rename="camel"):
 
 
 class ResetParams(msgspec.Struct, rename="camel"):
-    """``sessions.reset``."""
+    """``sessions.reset``; ``force``: also where commands run in the background, which end."""
 
     key: str
+    force: bool = False
 
 
 class DeleteParams(msgspec.Struct, rename="camel"):
@@ -90,7 +91,7 @@ async def get(request: Request, params: GetParams) -> Params:
 
 async def reset(request: Request, params: ResetParams) -> Params:
     """Begin a new conversation; the transcript of the old one stays."""
-    done = await request.call("sessions.reset", {"session": params.key})
+    done = await request.call("sessions.reset", {"session": params.key, "force": params.force})
     view = await request.call("sessions.get", {"session": params.key})
     return {"ok": True, "key": done["session"], "entry": _row(view)}
 

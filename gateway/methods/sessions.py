@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.caller import Caller
-from gateway.requests import HistoryRequest, NoParams, SessionRequest
+from gateway.requests import HistoryRequest, NoParams, ResetRequest, SessionRequest
 from gateway.service import Gateway
 from gateway.session_desk import SessionView
 from router.keys import check_session_key
@@ -25,16 +25,17 @@ class SessionMethods:
         """One session."""
         return self._desk.view(params.session)
 
-    async def reset(self, params: SessionRequest, _caller: Caller) -> Any:
+    async def reset(self, params: ResetRequest, _caller: Caller) -> Any:
         """Begin a new conversation; the transcript of the old one stays."""
         session = check_session_key(params.session)
         self._desk.view(session)
-        await self._desk.reset(session)
-        return {"session": session, "reset": True}
+        return {"session": session, "reset": True, "ended": await self._desk.reset(session, force=params.force)}
 
     async def delete(self, params: SessionRequest, _caller: Caller) -> Any:
-        """Forget a session with its conversation."""
-        return {"session": params.session, "deleted": True, "removed": await self._desk.delete(params.session)}
+        """Forget a session with its conversation, and end what it runs in the background."""
+        ended = self._desk.running(self._desk.view(params.session).key)
+        removed = await self._desk.delete(params.session)
+        return {"session": params.session, "deleted": True, "removed": removed, "ended": ended}
 
     async def history(self, params: HistoryRequest, _caller: Caller) -> Any:
         """The latest messages, oldest first."""

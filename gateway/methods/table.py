@@ -53,7 +53,7 @@ class Methods:
             "ui.respond": (requests.UiRespondRequest, runs.ui_respond),
             "sessions.list": (requests.NoParams, sessions.list),
             "sessions.get": (requests.SessionRequest, sessions.get),
-            "sessions.reset": (requests.SessionRequest, sessions.reset),
+            "sessions.reset": (requests.ResetRequest, sessions.reset),
             "sessions.delete": (requests.SessionRequest, sessions.delete),
             "sessions.history": (requests.HistoryRequest, sessions.history),
             "agents.list": (requests.NoParams, AgentMethods(gateway).list),

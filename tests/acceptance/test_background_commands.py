@@ -206,3 +206,19 @@ def test_a_session_is_told_that_its_build_died_with_a_supervisor_that_was_killed
         supervisor.prompt("alice", "what now?")
         assert told(supervisor) == [f"[SYSTEM] {text}"]
         assert told(supervisor, "bob") == []
+
+
+def test_a_new_conversation_ends_no_build_in_silence(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    with running_supervisor(tmp_path) as supervisor:
+        begin(supervisor, build)
+        answer = supervisor.prompt("alice", "/new")
+        assert answer.startswith("Nothing is changed: ")
+        refused = supervisor.pool("sessions", "reset", "alice")
+        assert (refused.returncode, "--force" in refused.stderr) == (2, True)
+        assert background(supervisor) == {"alice": 1}
+        done = supervisor.pool("sessions", "reset", "alice", "--force")
+        assert done.returncode == 0
+        assert done.stdout.startswith("alice begins anew; ended with it: ")
+        assert pending(supervisor) == []
+        assert "(turn 1)" in supervisor.prompt("alice", "hello")

@@ -59,7 +59,7 @@ _PARAMS: dict[str, type] = {
     "events.inject": requests.InjectRequest,
     "events.peek": requests.SessionRequest,
     "sessions.get": requests.SessionRequest,
-    "sessions.reset": requests.SessionRequest,
+    "sessions.reset": requests.ResetRequest,
     "sessions.delete": requests.SessionRequest,
     "sessions.history": requests.HistoryRequest,
 }
@@ -97,6 +97,8 @@ class FakePool:
             case "route":
                 source = msgspec.convert(asked["source"], MessageSource)
                 return route(RouterSettings(), ProfilesSettings(), source, asked["text"], data_dir=Path("/data"))
+            case "sessions.reset" if asked["session"] == "busy" and not asked["force"]:
+                raise UsageError("calm-fox of session 'busy' still runs in the background", running=["calm-fox"])
             case "workers.stop":
                 raise UsageError(f"there is no worker {asked['worker']}")
         return self.answers(asked).get(method, {})
@@ -105,6 +107,8 @@ class FakePool:
         """What the plain methods answer."""
         return {
             "status": DOCUMENT,
+            "sessions.reset": {"ended": ["calm-fox"] if asked.get("force") else []},
+            "sessions.delete": {"ended": []},
             "workers.list": DOCUMENT["workers"],
             "waiting.list": DOCUMENT["waiting"],
             "explain": EXPLANATION,

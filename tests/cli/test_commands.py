@@ -255,7 +255,12 @@ def test_a_listing_as_json_is_the_document_itself(bench: Bench, command: list[st
             "c1 is denied",
             ("decide", {"call_id": "c1", "decision": "deny", "session": "a", "note": "no"}),
         ),
-        (["sessions", "reset", "a"], "a begins anew", ("sessions.reset", {"session": "a"})),
+        (["sessions", "reset", "a"], "a begins anew", ("sessions.reset", {"session": "a", "force": False})),
+        (
+            ["sessions", "reset", "busy", "--force"],
+            "busy begins anew; ended with it: calm-fox",
+            ("sessions.reset", {"session": "busy", "force": True}),
+        ),
         (["sessions", "delete", "a", "--yes"], "a is deleted", ("sessions.delete", {"session": "a"})),
     ],
 )
@@ -282,6 +287,18 @@ def test_a_deletion_asks_first(bench: Bench, monkeypatch: pytest.MonkeyPatch, an
     result = bench.run("sessions", "delete", "a", stdin=answer)
     assert "Delete a and what was said in it?" in result.stderr
     assert (result.exit_code, len(bench.pool.calls)) == (code, 1 - code)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1)])
+def test_a_reset_asks_before_it_ends_commands_in_the_background(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    refused = bench.run("sessions", "reset", "busy")
+    assert (refused.exit_code, refused.stderr.count("calm-fox still runs"), "--force" in refused.stderr) == (2, 1, True)
+    monkeypatch.setattr("cli.options.is_terminal", lambda: True)
+    result = bench.run("sessions", "reset", "busy", stdin=answer)
+    assert "calm-fox still runs in the background. End it?" in result.stderr
+    assert (result.exit_code, bench.pool.calls[-1][1]["force"]) == (code, code == 0)
 
 
 def test_options_before_a_subcommand_hold_for_it(bench: Bench, alone: CliRunner) -> None:

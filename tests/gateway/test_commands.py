@@ -32,6 +32,8 @@ from profiles.settings import ThinkingLevel
     [
         ("/new", NewConversation("new")),
         ("/reset", NewConversation("reset")),
+        ("/new FORCE", NewConversation("new", force=True)),
+        ("/reset force", NewConversation("reset", force=True)),
         ("/stop", Stop()),
         ("/stop it, please", Stop()),
         ("/status", Status()),

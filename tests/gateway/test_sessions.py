@@ -133,11 +133,45 @@ async def test_reset_begins_anew_and_keeps_the_session_as_it_is_set(tmp_path: Pa
     async with open_world(tmp_path) as world:
         await world.ask("/queue collect")
         await world.ask("one", agent="ops")
-        assert await world.call("sessions.reset", session="alice") == {"session": "alice", "reset": True}
+        assert await world.call("sessions.reset", session="alice") == {"session": "alice", "reset": True, "ended": []}
         view = await world.call("sessions.get", session="alice")
         assert [view[name] for name in ("transcript", "agent", "queue_mode")] == [None, "ops", "collect"]
         assert (await world.ask("two")).text == "two"
         assert world.launcher.transcripts["/t/0"] == ["one"]
+
+
+async def test_commands_in_the_background_end_with_their_conversation_only_where_that_is_said(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one")
+        world.launcher.workers[0].tell("background", running=2, names=["calm-fox", "brave-owl"])
+        await wait_all_tasks_blocked()
+        with pytest.raises(UsageError, match="calm-fox, brave-owl of session 'alice' still runs") as caught:
+            await world.call("sessions.reset", session="alice")
+        assert caught.value.details["running"] == ["calm-fox", "brave-owl"]
+        for command in ("/new", "/reset"):
+            answer = await world.ask(command)
+            assert answer.text.startswith("Nothing is changed: calm-fox, brave-owl still runs in the background")
+            assert f"{command} force begins" in answer.text
+        assert (await world.ask("two")).text == "one|two"
+        done = await world.call("sessions.reset", session="alice", force=True)
+        assert done["ended"] == ["calm-fox", "brave-owl"]
+        assert (await world.ask("three")).text == "three"
+
+
+async def test_a_forced_command_and_a_deletion_say_which_commands_they_have_ended(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one")
+        world.launcher.workers[-1].tell("background", running=1, names=["calm-fox"])
+        await wait_all_tasks_blocked()
+        assert (await world.ask("/NEW Force")).text.endswith("the earlier one is kept. Ended with it: calm-fox.")
+        await world.ask("two")
+        world.launcher.workers[-1].tell("background", running=1)
+        await wait_all_tasks_blocked()
+        assert (await world.call("sessions.delete", session="alice"))["ended"] == ["a background command"]
 
 
 async def test_a_reset_outlives_a_crash(tmp_path: Path, autojump_clock: MockClock) -> None:
@@ -234,7 +268,7 @@ async def test_deleting_a_session_removes_its_transcript_and_ends_what_runs(tmp_
         waiting = await world.begin("say more", queue="followup")
         [file] = world.launcher.directory.iterdir()
         answer = await world.call("sessions.delete", session="alice")
-        assert answer == {"session": "alice", "deleted": True, "removed": str(file)}
+        assert answer == {"session": "alice", "deleted": True, "removed": str(file), "ended": []}
         assert not file.exists()
         assert [(await one.wait()).reason for one in (run, waiting)] == ["interrupted"] * 2
         assert (await world.call("sessions.list"), store.sessions) == ([], {})

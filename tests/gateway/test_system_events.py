@@ -146,13 +146,13 @@ async def test_commands_that_are_over_are_not_told_as_killed(
             case "ended":
                 worker.tell("exec_exit", session_id="calm-fox", summary="it ended", session_key=worker.file)
             case "reset":
-                await world.call("sessions.reset", session="alice")
+                await world.call("sessions.reset", session="alice", force=True)
             case "deleted":
                 await world.call("sessions.delete", session="alice")
             case "worker died":
                 worker.die()
             case _:
-                await world.ask("/new")
+                await world.ask("/new force")
                 worker.tell("background", running=2, names=["calm-fox", "brave-owl"])
         await wait_all_tasks_blocked()
         await world.ask("what now?")
