@@ -4,6 +4,7 @@ A command is chosen by a model and may print, or send, whatever it finds. What a
 make it another command.
 """
 
+import re
 from collections.abc import Collection, Mapping
 
 from agent.processes.tree import MARK_VARIABLE
@@ -22,11 +23,33 @@ PROVIDER_KEYS = frozenset(
 )
 """Variables in which providers of models look for a key."""
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NEVER_SET = frozenset(
-    {"PATH", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", MARK_VARIABLE}
+    {
+        *("PATH", "HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", MARK_VARIABLE),
+        *("SHELL", "ENV", "BASH_ENV", "IFS", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "ZDOTDIR"),
+        *("EDITOR", "VISUAL", "PAGER", "MANPAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "VIMINIT", "EXINIT"),
+        *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND", "GIT_ASKPASS", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"),
+        *("GIT_PAGER", "GIT_EXTERNAL_DIFF", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "GIT_DIR", "GIT_COMMON_DIR"),
+        *("SSH_ASKPASS", "SUDO_ASKPASS", "RSYNC_RSH", "CVS_RSH", "SVN_SSH", "HGRCPATH", "KUBECONFIG"),
+        *("AWS_CONFIG_FILE", "CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
+        *("PERLLIB", "NODE_OPTIONS", "NODE_PATH"),
+        *("MAVEN_OPTS", "GRADLE_OPTS", "LUA_INIT", "LUA_PATH", "LUA_CPATH", "PHPRC", "PHP_INI_SCAN_DIR", "R_PROFILE"),
+        *("GOFLAGS", "GOROOT", "RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "PKG_CONFIG"),
+        *("CC", "CXX", "CPP", "AR", "LD", "MAKE", "MAKEFLAGS", "MFLAGS", "MAKEFILES", "GEM_HOME", "GEM_PATH"),
+        *("GCONV_PATH", "OPENSSL_CONF", "OPENSSL_MODULES", "GTK_MODULES", "QT_PLUGIN_PATH", "GLIBC_TUNABLES"),
+    }
 )
-_NEVER_SET_PREFIXES = ("LD_", "DYLD_", "POOL_")
-"""What makes other programs run than the command names, and the marks by which a command's processes are found."""
+_NEVER_SET_PREFIXES = (
+    *("LD_", "DYLD_", "BASH_FUNC_", "POOL_"),
+    *("PYTHON", "PERL5", "RUBY", "BUNDLE_", "CARGO_", "CMAKE_", "GIT_CONFIG", "NPM_CONFIG_", "LUA_INIT_"),
+)
+"""What makes other programs run than the command names: where programs, libraries and settings are looked for, options
+of interpreters, and programs that others call; and the marks by which a command's processes are found.
+"""
+_HARMLESS = frozenset(
+    {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONUTF8", "CARGO_TERM_COLOR"}
+)
 
 
 def environment_of_tools(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
@@ -35,5 +58,11 @@ def environment_of_tools(environment: Mapping[str, str], allowed: Collection[str
 
 
 def may_be_set(name: str) -> bool:
-    """Whether a model's call, or a skill, may give this variable to a command."""
-    return name not in _NEVER_SET and not name.startswith(_NEVER_SET_PREFIXES)
+    """Whether a model's call, or a skill, may give this variable to a command.
+
+    A command line that sets it itself is not looked at: there it is seen by whoever approves the command.
+    """
+    if not _NAME.fullmatch(name):
+        return False
+    known = name.upper() if name.lower().startswith("npm_config_") else name
+    return name in _HARMLESS or not (known in _NEVER_SET or known.startswith(_NEVER_SET_PREFIXES))

@@ -25,8 +25,17 @@ _TEXTS = {
     505: "only HTTP/1.1 is spoken here",
 }
 
+_TWO_LENGTHS = "a request has both Content-Length and Transfer-Encoding: nobody can say where it ends"
+
 FIRST_MESSAGE_BYTES = 64 * 1024
 """A WebSocket's message as long as nobody has shown a token."""
+
+
+class _TwoLengths(h11.RemoteProtocolError):
+    """A request says in two ways where its body ends; whoever else reads it may believe the other."""
+
+    def __init__(self) -> None:
+        super().__init__("two lengths", error_status_hint=400)
 
 
 class ServerContext(WorkerContext):
@@ -92,7 +101,8 @@ class Protocol(H11Protocol):
         try:
             await super().handle(event)
         except h11.RemoteProtocolError as exc:
-            await self._send_error_response(exc.error_status_hint)
+            text = _TWO_LENGTHS if isinstance(exc, _TwoLengths) else ""
+            await self._send_error_response(exc.error_status_hint, text)
             await self.send(Closed())
         if self._has_refused_message or self._has_refused_handshake:
             await self.send(Closed())  # Hypercorn would wait, for ever, until the peer agrees
@@ -124,12 +134,15 @@ class Protocol(H11Protocol):
         size = len(event.target) + sum(len(name) + len(value) + 4 for name, value in event.headers)
         if size > self.config.h11_max_incomplete_size:  # h11 looks at what is incomplete only
             raise h11.RemoteProtocolError("the headers are too large", error_status_hint=431)
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+            raise _TwoLengths
         if _asks_for_socket(event) and self.connection.trailing_data[0]:
             raise h11.RemoteProtocolError("frames came before the handshake was answered", error_status_hint=400)
 
-    async def _send_error_response(self, status_code: int) -> None:
+    async def _send_error_response(self, status_code: int, text: str = "") -> None:
         """To bytes that are no request."""
-        text = _TEXTS.get(status_code, f"what was sent is no HTTP request ({HTTPStatus(status_code).phrase})")
+        usual = f"what was sent is no HTTP request ({HTTPStatus(status_code).phrase})"
+        text = text or _TEXTS.get(status_code, usual)
         answer = render_error(Refusal(HTTPStatus(status_code), text, {"connection": "close"}))
         fields = [*answer.raw_headers, *self.config.response_headers("h11")]
         head = h11.Response(status_code=status_code, headers=fields)

@@ -15,7 +15,7 @@ description: "How to sew"
 env:
   NEEDLE: fine
   # THREAD: red
-  HOME: /nowhere
+  THIMBLE: /nowhere
 other:
   deep: x
 ---
@@ -33,7 +33,7 @@ def sewing(tmp_path: Path) -> Path:
 def test_name_description_and_variables_are_read(sewing: Path) -> None:
     skill = read_skill(sewing)
     assert (skill.name, skill.description) == ("sewing", "How to sew")
-    assert skill.env == {"NEEDLE": "fine", "HOME": "/nowhere"}
+    assert skill.env == {"NEEDLE": "fine", "THIMBLE": "/nowhere"}
     assert read_skill(sewing / "SKILL.md") == skill
 
 
@@ -57,15 +57,18 @@ def test_of_two_skills_that_set_a_variable_the_first_has_it(sewing: Path, tmp_pa
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "SKILL.md").write_text("---\nenv:\n  NEEDLE: thick\n  YARN: wool\n---\n")
     skills = [read_skill(sewing), read_skill(tmp_path / "other")]
-    assert environment_of(skills) == {"NEEDLE": "fine", "YARN": "wool", "HOME": "/nowhere"}
+    assert environment_of(skills) == {"NEEDLE": "fine", "YARN": "wool", "THIMBLE": "/nowhere"}
 
 
-async def test_the_model_may_read_a_skill_and_children_get_what_is_not_set_yet(sewing: Path, tmp_path: Path) -> None:
+async def test_the_model_may_read_a_skill_and_children_get_what_is_not_set_yet(
+    sewing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THIMBLE", "here")
     async with worker("--no-session", "--skill", str(sewing)) as client:
         assert f"- sewing: How to sew (read {sewing}/SKILL.md)" in (await client.prompt("SYSTEM")).text
         told = await client.prompt(f'TOOL:read {{"path":"{sewing}/SKILL.md"}} TELL')
         assert "Thread first." in told.text
         refused = await client.prompt(f'TOOL:write {{"path":"{sewing}/SKILL.md","content":"x"}} TELL')
         assert "which its tools may not change" in refused.text
-        children = await client.prompt('TOOL:exec {"command":"echo $NEEDLE $HOME"} TELL')
-    assert children.text == f"fine {tmp_path}/home\n"
+        children = await client.prompt('TOOL:exec {"command":"echo $NEEDLE $THIMBLE"} TELL')
+    assert children.text == "fine here\n"

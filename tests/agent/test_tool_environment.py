@@ -27,11 +27,34 @@ def test_only_the_keys_of_providers_are_left_out_and_those_that_are_named_stay()
     [
         *("PATH", "PYTHONPATH", "PYTHONHOME", "NODE_OPTIONS", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "AGENT_EXEC_ID"),
         *("LD_PRELOAD", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES", "POOL_WORKER_PARENT"),
+        *("GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "GIT_PAGER", "EDITOR", "HOME", "KUBECONFIG", "MAKEFLAGS", "CC"),
+        *(
+            "PERL5OPT",
+            "PERL5LIB",
+            "RUBYOPT",
+            "JAVA_TOOL_OPTIONS",
+            "PYTHONSTARTUP",
+            "PYTHONWARNINGS",
+            "npm_config_shell",
+        ),
     ],
 )
 def test_what_would_make_it_another_command_may_not_be_set(name: str) -> None:
     assert not may_be_set(name)
     assert may_be_set(f"MY_{name}")
+
+
+@pytest.mark.parametrize("name", ["BASH_FUNC_ls%%", "BASH_FUNC_ls", "", "A B", "A=B", "1A", "A\0"])
+def test_functions_of_a_shell_and_what_is_no_name_may_not_be_set(name: str) -> None:
+    assert not may_be_set(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CI", "DEBUG", "NODE_ENV", "GIT_AUTHOR_NAME", "PYTHONUNBUFFERED", "TMPDIR", "LANG", "TZ", "http_proxy", "PORT"],
+)
+def test_what_only_tells_the_command_something_may_be_set(name: str) -> None:
+    assert may_be_set(name)
 
 
 @pytest.mark.process

@@ -1,5 +1,6 @@
 """The other end of an HTTP connection in tests: says exactly what it is told to, reads what it is asked to."""
 
+import contextlib
 import json
 from typing import Any, NamedTuple, Self
 
@@ -7,6 +8,7 @@ import h11
 import trio
 
 TOKEN = "a-token-of-the-tests-0123456789"
+GET = f"GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
 
 
 class Answer(NamedTuple):
@@ -135,3 +137,20 @@ def _fields(message: bytes) -> dict[str, Any]:
         name, _, value = line.partition(":")
         found[name or "comment"] = json.loads(value) if name == "data" else value.strip()
     return found
+
+
+async def answer_to(peer: HttpPeer, data: bytes) -> bytes:
+    """All that is answered to some bytes until the server closes the connection."""
+    answer = b""
+
+    async def send() -> None:
+        with contextlib.suppress(trio.BrokenResourceError):
+            await peer.send_raw(data)
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            with contextlib.suppress(trio.BrokenResourceError):
+                while part := await peer.stream.receive_some(65536):
+                    answer += part
+    return answer
