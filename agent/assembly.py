@@ -85,7 +85,11 @@ def _assembled(options: Options, cwd: str, output: Output, faults: Faults, limit
         model=models.open(options.provider, options.model),
         system_prompt=knowledge.system_prompt,
         reach=_reach(options, cwd, knowledge, protected_places(hooks, knowledge.skills)),
-        processes=_processes(output, allow_background=not options.no_background and "process" in names),
+        processes=_processes(
+            output,
+            allow_background=not options.no_background and "process" in names,
+            yields=options.mode == "rpc",  # -p ends with its answer, and its commands with it
+        ),
         open_tools=lambda: open_tools(names, todos.tool),
         thinking=options.thinking,
         policy=policy,
@@ -124,14 +128,16 @@ def _reach(options: Options, cwd: str, knowledge: Knowledge, protected: tuple[st
     )
 
 
-def _processes(output: Output, *, allow_background: bool) -> ProcessRegistry:
+def _processes(output: Output, *, allow_background: bool, yields: bool) -> ProcessRegistry:
     def tell_change(running: int) -> None:
         output.event("background", {"running": running, "names": registry.names_in_background()})
 
     def tell_exit(notice: ExecExit) -> None:
         output.event("exec_exit", msgspec.to_builtins(notice))
 
-    registry = ProcessRegistry(on_change=tell_change, on_exit=tell_exit, allow_background=allow_background)
+    registry = ProcessRegistry(
+        on_change=tell_change, on_exit=tell_exit, allow_background=allow_background, yields=yields
+    )
     return registry
 
 

@@ -20,7 +20,12 @@ class Flag(msgspec.Struct, frozen=True):
 _GROUPS: Mapping[str, Mapping[str, Flag]] = {
     "how to run": {
         "--mode": Flag("mode", "value", "rpc|text", "rpc: JSON Lines on stdin and stdout; text: with -p"),
-        "-p": Flag("prompt", "value", "TEXT", "run one prompt, stream its answer to stdout, exit (also --print)"),
+        "-p": Flag(
+            "prompt",
+            "value",
+            "TEXT",
+            "run one prompt (- reads it from stdin), stream its answer to stdout, exit (also --print)",
+        ),
         "--max-steps": Flag("max_steps", "value", "N", "model calls in one run (default 50)"),
         "--timeout": Flag("timeout", "value", "SECONDS", "how long one run may take (default 600)"),
     },

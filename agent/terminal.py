@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agent.approvals import Approvals
+from agent.asking import Asker
 from agent.output import Output, OutputLost
 from wire.call_lines import CallLines
 from wire.call_texts import call_words
@@ -17,9 +18,10 @@ _NOBODY = "nobody can be asked here: go another way"
 
 
 class Terminal(Output):
-    """The worker's voice, for a person. A call that would wait for somebody's approval is denied."""
+    """The worker's voice, for a person. A call that waits for approval is denied where there is no ``asker``."""
 
     approvals: Approvals | None = None
+    asker: Asker | None = None
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -66,6 +68,9 @@ class Terminal(Output):
             self._stage.note(f"! {data['message']}", style="")
 
     def _permission(self, data: dict[str, Any]) -> None:
+        if self.asker is not None:
+            self.asker.ask(data)
+            return
         call: ToolCallView = data["call"]
         words = call_words(call.name, call.input_preview)
         self._stage.note(f"? needs approval, and nobody can be asked here: {words}", about=call.id)

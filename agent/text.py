@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import trio
 
-from agent.assembly import assemble
+from agent.asking import Asker
+from agent.assembly import BadStart, assemble
 from agent.models.scripted import Faults
 from agent.options import Options
 from agent.runs import Run
@@ -29,16 +30,28 @@ def run_once(options: Options) -> int:
     output = Terminal(stage)
     worker = assemble(options, output, Faults(lambda data: stage.answer(data.decode(errors="replace"))))
     output.approvals = worker.brain.approvals
-    return trio.run(_run, worker, stage, options.prompt or "")
+    if options.prompt != "-" and sys.stdin.isatty() and sys.stderr.isatty():
+        output.asker = Asker(stage, worker.brain.approvals, sys.stdin.fileno())
+    return trio.run(_run, worker, stage, _text_of(options.prompt or ""), output.asker)
 
 
-async def _run(worker: Worker, stage: Stage, prompt: str) -> int:
+def _text_of(prompt: str) -> str:
+    """The prompt; for ``-`` all of stdin. Raises BadStart."""
+    try:
+        return sys.stdin.buffer.read().decode() if prompt == "-" else prompt
+    except UnicodeDecodeError as exc:
+        raise BadStart(f"what stdin holds is not UTF-8 text: {exc}") from exc
+
+
+async def _run(worker: Worker, stage: Stage, prompt: str, asker: Asker | None) -> int:
     run = Run(run_id=f"r{worker.output.next_seq()}", text=worker.knowledge.expand(prompt))
     caught: list[int] = []
     results: list[PromptResult] = []
     with trio.open_signal_receiver(*_SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch_signals, signals, caught, run, stage, nursery.cancel_scope)
+            if asker is not None:
+                nursery.start_soon(asker.run)
             results.append(await _answered(worker, run, stage))
             nursery.cancel_scope.cancel()
     stage.close()

@@ -188,7 +188,10 @@ def _join(*parts: Any, separator: str = " ") -> str:
 
 
 def _accepted(data: Mapping[str, Any]) -> str:
-    return _join(data.get("mode"), f"lane {data.get('lane')}", f"priority {data.get('priority')}", separator=", ")
+    waits = "the session waits for a person's answer first" if data.get("awaits_person") else None
+    return _join(
+        data.get("mode"), f"lane {data.get('lane')}", f"priority {data.get('priority')}", waits, separator=", "
+    )
 
 
 def _start(data: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from doors.envelopes import read_envelopes, split_envelopes
 from doors.event_texts import (
     TEXT_KINDS,
     ToolData,
+    command_line,
     data_of,
     decision_commands,
     hidden_text,
@@ -93,6 +94,10 @@ class TextView:
             self._tell_tool(event.type, tool)
         elif event.type == "permission_required":
             self._ask(event)
+        elif event.type == "run:accepted" and data_of(event).get("awaits_person"):
+            self._stage.note("! the session waits for a person's answer first; this shows what it asks:", style="")
+            look = command_line("sessions get", event.session, session=None, place=self._place)
+            self._stage.note(f"  {look}", whole=True, style=BOLD)
         elif event.type in _MARKS and not _is_grave(event):
             mark = _MARKS[event.type]
             self._stage.note(f"{mark} {tell(event)[0]}", style=DIM if mark == "·" else "")

@@ -23,6 +23,7 @@ from gateway.profile_shelf import ProfileShelf
 from gateway.requests import AgentRequest
 from gateway.run import Run, RunOutcome, RunRequest, outcome_of_error
 from gateway.run_table import hash_body
+from gateway.session_book import SessionStatus
 from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
 from heartbeat.run_ports import BeatRequest
@@ -302,7 +303,8 @@ class Intake:
         except PoolError:
             self._ledger.discard(run)
             raise
-        self._ledger.announce(run)
+        entry = self._sessions.get(request.session)
+        self._ledger.announce(run, awaits_person=entry is not None and entry.status is SessionStatus.PAUSED)
 
     async def _command(self, command: Parsed, request: RunRequest, said: str) -> Run:
         """A slash command is carried out at once and never waits for the session; its answer is the run's outcome.

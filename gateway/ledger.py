@@ -72,12 +72,14 @@ class Ledger:
             return self._follow(known.run, request), True
         return self._run_of(known.run), False
 
-    def announce(self, run: Run) -> None:
-        """Tell of a new run that has its place in a lane; see ``settled``."""
+    def announce(self, run: Run, *, awaits_person: bool = False) -> None:
+        """Tell of a new run that has its place in a lane; see ``settled``.
+
+        ``awaits_person``: the session's turn goes on only when a person has answered.
+        """
         request = run.request
-        run.accepted_seq = self._step(
-            run, "run:accepted", {"lane": request.lane, "priority": request.priority, "mode": request.mode}
-        )
+        facts = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
+        run.accepted_seq = self._step(run, "run:accepted", {**facts, "awaits_person": True} if awaits_person else facts)
 
     def discard(self, run: Run) -> None:
         """Forget a run that found no place; its key is free again."""

@@ -43,7 +43,8 @@ class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
 class ProcessRegistry:
     """``on_change`` is told how many commands run in the background, ``on_exit`` of the end of one that nobody saw.
 
-    With ``allow_background`` false nothing goes to the background; then this only runs and ends commands. Without
+    With ``allow_background`` false nothing goes to the background; then this only runs and ends commands. With
+    ``yields`` false only what a call asks for goes there, and a command that takes its time is waited for. Without
     ``notify_on_exit`` nobody is told of ends, without ``notify_on_empty_success`` not of those that said nothing.
     """
 
@@ -53,11 +54,13 @@ class ProcessRegistry:
         on_change: Callable[[int], None] = lambda _: None,
         on_exit: Callable[[ExecExit], None] = lambda _: None,
         allow_background: bool = True,
+        yields: bool = True,
         notify_on_exit: bool = True,
         notify_on_empty_success: bool = True,
         limits: RegistryLimits | None = None,
     ) -> None:
         self.allow_background = allow_background
+        self.yields = yields
         self.keep: Keep = lambda *_: None
         """Keeps what ``restore`` takes in another worker."""
         self._on_change = on_change

@@ -17,7 +17,7 @@ from agent.tools.progress import wait_for_end
 from agent.tools.truncation import shorten
 from wire.call_parts import CallPart
 
-__all__ = ["ExecInput", "ExecTool", "yield_window"]
+__all__ = ["ExecInput", "ExecTool", "window_of", "yield_window"]
 
 _DEFAULT_TIMEOUT = 1800.0
 _DEFAULT_YIELD_MS = 10_000
@@ -59,7 +59,7 @@ class ExecTool:
         registry = context.processes
         session = _start(arguments, context, registry)
         warnings = _warnings(arguments, session, registry)
-        await _wait(session, context, yield_window(arguments) if registry.allow_background else float("inf"))
+        await _wait(session, context, window_of(arguments, registry))
         if session.exited:
             return _result(session, warnings, context.outputs)
         registry.background(session)
@@ -85,6 +85,13 @@ def _manner(arguments: ExecInput) -> Iterator[str]:
         yield "with a terminal"
     if arguments.timeout != _DEFAULT_TIMEOUT:
         yield f"stopped after {arguments.timeout:g} s" if arguments.timeout else "without a time limit"
+
+
+def window_of(arguments: ExecInput, registry: ProcessRegistry) -> float:
+    """Seconds that the call waits where this registry runs its command."""
+    asks_for_it = arguments.background or arguments.yield_ms is not None
+    may_go = registry.allow_background and (registry.yields or asks_for_it)
+    return yield_window(arguments) if may_go else float("inf")
 
 
 def yield_window(arguments: ExecInput) -> float:

@@ -12,6 +12,7 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -219,9 +220,16 @@ def test_whatever_the_streams_are_it_says_what_it_can(
     assert bool(done.stderr) is bool(err)
 
 
+class Person(NamedTuple):
+    """``read_until`` reads on until something is there, and returns all that was read; ``answer`` types a line."""
+
+    read_until: Callable[[str], str]
+    answer: Callable[[str], object]
+
+
 @contextmanager
-def on_a_terminal(*arguments: str, columns: int) -> Iterator[Callable[[str], str]]:
-    """The agent on a terminal; the function reads on until something is there, and returns all that was read."""
+def on_a_terminal(*arguments: str, columns: int) -> Iterator[Person]:
+    """The agent on a terminal."""
     master, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "", "NO_COLOR": ""}
@@ -237,7 +245,7 @@ def on_a_terminal(*arguments: str, columns: int) -> Iterator[Callable[[str], str
     os.close(terminal)
     try:
         with process:
-            yield read_until
+            yield Person(read_until, lambda line: os.write(master, f"{line}\n".encode()))
     finally:
         process.kill()
         os.close(master)
@@ -247,7 +255,7 @@ def on_a_terminal(*arguments: str, columns: int) -> Iterator[Callable[[str], str
 def test_on_a_terminal_a_command_is_watched_while_it_runs() -> None:
     os.mkfifo("go")
     command = json.dumps({"command": "printf 'half%s\\033[2J\\n' way; read x < go; echo all"})
-    with on_a_terminal("-p", f"TOOL:exec {command} ECHO:it is done", columns=40) as read_until:
+    with on_a_terminal("-p", f"TOOL:exec {command} ECHO:it is done", columns=40) as (read_until, _):
         read_until("\x1b[2m  │ halfway\x1b[0m\n")  # and it runs on: it waits for us
         Path("go").write_text("now\n")
         shown = read_until("it is done\n")
@@ -255,3 +263,42 @@ def test_on_a_terminal_a_command_is_watched_while_it_runs() -> None:
     begun, ended, answer = screen_of(shown)
     assert (len(begun), begun[-1]) == (39, "…")
     assert (ended.startswith("  ✓ ok, code 0 ("), answer) == (True, "it is done")
+
+
+@pytest.mark.process
+def test_on_a_terminal_a_call_that_needs_approval_is_asked_about_there() -> None:
+    word = json.dumps({"command": "touch made\necho done"})
+    flags = ("--require-approval", "exec", "-p", f"TOOL:exec {word} TELL")
+    with on_a_terminal(*flags, columns=80) as (read_until, answer):
+        shown = read_until("y(es), or n(o)")
+        assert "│ touch made\n" in shown
+        assert "│ echo done\n" in shown
+        assert not Path("made").exists()
+        answer("y")
+        read_until("done\n")
+    assert Path("made").exists()
+
+
+@pytest.mark.process
+def test_a_no_there_may_say_why_and_a_long_call_is_allowed_when_it_was_shown() -> None:
+    long = json.dumps({"command": "true\n" * 100 + "touch made"})
+    flags = ("--require-approval", "exec", "-p", f"TOOL:exec {long} TELL")
+    with on_a_terminal(*flags, columns=80) as (read_until, answer):
+        read_until("are hidden: a(ll of it), or n(o)")
+        answer("y")
+        read_until("is longer than what was shown of it")
+        answer("")
+        read_until("are hidden: a(ll of it), or n(o)")
+        answer("a")
+        assert "touch made" in read_until("y(es), or n(o)")
+        answer("no not on a Friday")
+        read_until("the user does not allow it")
+    assert not Path("made").exists()
+
+
+@pytest.mark.process
+def test_the_prompt_may_come_from_stdin() -> None:
+    done = subprocess.run([*AGENT, "-p", "-"], input="ECHO:from there\n", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "from there\n")
+    odd = subprocess.run([*AGENT, "-p", "-"], input=b"\xff", capture_output=True, check=False)
+    assert (odd.returncode, odd.stderr.startswith(b"agent: what stdin holds is not UTF-8 text")) == (1, True)

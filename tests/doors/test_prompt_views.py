@@ -84,6 +84,17 @@ def test_on_a_terminal_the_output_of_a_tool_is_seen_while_it_runs_and_then_what_
     assert screen_of(terminal.getvalue()) == ["· exec ls -la", ended, "it goes on"]
 
 
+def test_a_session_that_waits_for_a_person_first_is_told_with_where_to_look() -> None:
+    err = Terminal()
+    accepted = {"mode": "followup", "lane": "main", "priority": 5}
+    view = TextView(Terminal(), err, {}, place=" --socket s")
+    view.show(pushed(event("run:accepted", accepted), event("run:accepted", {**accepted, "awaits_person": True})))
+    assert err.getvalue().splitlines() == [
+        "! the session waits for a person's answer first; this shows what it asks:",
+        "  pool sessions get --socket s ada",
+    ]
+
+
 def test_a_resumed_session_and_a_shortened_one_are_told() -> None:
     err = Terminal()
     resumed = event("agent_resumed", {"strategy": "seal", "sealed": ["c1", "c2"]}, channel=Channel.MONITOR)

@@ -100,6 +100,16 @@ async def test_why_a_person_is_asked_no_longer_is_told(
         assert [change["reason"] for change in changes if change["from"] == "PAUSED"] == [reason]
 
 
+async def test_a_message_to_a_session_that_waits_for_a_person_is_told_so(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path) as world:
+        await world.begin("ask", run="k1")
+        await world.call("agent", text="and then?", session="alice", run="k2", queue="followup")
+        accepted = [event["data"] for event in await world.events("run:accepted")]
+        assert [data.get("awaits_person") for data in accepted] == [None, True]
+
+
 async def test_the_same_call_in_two_sessions_needs_the_session(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         runs = [await world.begin("ask", session) for session in ("alice", "bob")]

@@ -3,15 +3,16 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from agent.processes.registry import RegistryLimits
+from agent.processes.registry import ProcessRegistry, RegistryLimits
 from agent.processes.spawn import SpawnFailed
 from agent.tools.base import ToolError, definition_of
-from agent.tools.exec import ExecInput, ExecTool, yield_window
+from agent.tools.exec import ExecInput, ExecTool, window_of, yield_window
 from agent.tools.process import ProcessTool
 from agent.tools.truncation import MAX_BYTES, MAX_LINES
 from tests.agent.processes.helpers import Bench, bench_of, processes_with
@@ -198,6 +199,15 @@ async def test_the_timeout_goes_along_to_the_background(bench: Bench) -> None:
     ]
     assert bench.changes == [1, 0]
     assert "timed out" in await bench.text(ProcessTool(), action="list")
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"), [({}, float("inf")), ({"background": True}, 0.0), ({"yield_ms": 100}, 0.1)]
+)
+def test_where_only_what_is_asked_for_goes_to_the_background_a_slow_command_is_waited_for(
+    more: dict[str, Any], seconds: float
+) -> None:
+    assert window_of(ExecInput("make", **more), ProcessRegistry(yields=False)) == seconds
 
 
 async def test_where_nothing_may_go_to_the_background_the_call_waits_and_says_so(workspace: Path) -> None:
