@@ -144,12 +144,13 @@ class ReplyShaper:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _reply(self, text: str, notes: list[str], *, is_all: bool) -> Reply:
-        """``is_all``: nothing was delivered before it."""
+        """``is_all``: nothing was delivered before it. A failure is told where nobody would hear anything else."""
+        failure = self._tools.failure if is_all and not self._tools.has_spoken else ""
         if is_silent(text):
-            return Reply(silent=True)
+            return Reply(text=failure, silent=not failure)
         parts = [*notes, "" if evened_out(text) in self._sent else text]
-        if is_all and not text.strip():
-            parts.append(self._tools.failure)
+        if not text.strip():
+            parts.append(failure)
         shown = "\n\n".join(part for part in parts if part.strip())
         return Reply(text=shown, silent=not shown)
 
@@ -199,7 +200,8 @@ class ReplyShaper:
     def _compacted(self, data: Mapping[str, Any]) -> list[Part]:
         """After a compaction for want of room the model is asked again: what it said before is not its answer."""
         if data.get("reason") == "overflow" and not (data.get("aborted") or data.get("error")):
-            self._tools = ToolNotes()
+            has_spoken, self._tools = self._tools.has_spoken, ToolNotes()
+            self._tools.has_spoken = has_spoken
             self._take_pending()
             self._reasoning = ""
         return []

@@ -29,10 +29,12 @@ class ToolNotes:
 
     Attributes:
         failure: a short text that a tool failed, while it is true: the same tool has not succeeded since; else empty.
+        has_spoken: whether a messaging tool has delivered a text, for all that is known in this conversation.
     """
 
     def __init__(self) -> None:
         self.failure = ""
+        self.has_spoken = False
         self._failed_tool: str | None = None
         self._failed_calls: dict[str, None] = {}
         """Ids of calls whose failure was told and whose end was not; the latest last."""
@@ -55,7 +57,10 @@ class ToolNotes:
         self._judge(name, error)
         if keep_note:
             self._note(_note_of(call, name, error))
-        return _delivered(call) if error is None and name in MESSAGING_TOOLS else None
+        if error is not None or name not in MESSAGING_TOOLS:
+            return None
+        self.has_spoken = self.has_spoken or not _goes_elsewhere(call)
+        return _delivered(call)
 
     def take(self) -> list[str]:
         """The lines so far, which are not told again; at the end how many more there were."""
@@ -92,6 +97,15 @@ def _line(text: str, most: int) -> str:
     """One line of at most ``most`` characters."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _goes_elsewhere(call: ToolCallView) -> bool:
+    """Whether the call's input names an address; of an input that was cut off nobody knows."""
+    try:
+        given = msgspec.json.decode(call.input_preview)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(given, dict) and not given.keys() <= _NO_ADDRESS
 
 
 def _delivered(call: ToolCallView) -> str | None:

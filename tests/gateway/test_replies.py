@@ -90,10 +90,28 @@ def test_a_failed_tool_is_told_when_there_is_nothing_else_to_say() -> None:
     assert reply == Reply(text="exec failed: no such file")
 
 
-@pytest.mark.parametrize("final", ["Done.", "NO_REPLY"])
-def test_a_failed_tool_is_not_told_beside_an_answer_or_a_chosen_silence(final: str) -> None:
-    _, reply = shape([tool("start"), tool("error", error="no such file")], final)
+def test_a_failed_tool_is_not_told_beside_an_answer() -> None:
+    _, reply = shape([tool("start"), tool("error", error="no such file")], "Done.")
     assert "failed" not in reply.text
+
+
+def test_a_silence_that_hides_a_failed_tool_is_told_as_that() -> None:
+    failed = [tool("start"), tool("error", error="no such file")]
+    assert shape(failed, "NO_REPLY") == ([], Reply(text="exec failed: no such file"))
+    assert shape([*failed, tool("end", id="another")], "NO_REPLY") == ([], Reply(silent=True))
+
+
+@pytest.mark.parametrize("final", ["", "NO_REPLY"])
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [('{"text":"It is late"}', False), ('{"text":"' + "long " * 38, False), ('{"text":"a","to":"bob"}', True)],
+)
+def test_a_failed_tool_is_not_told_to_who_was_spoken_to_by_a_messaging_tool(
+    sent: str, final: str, *, told: bool
+) -> None:
+    overflow = ("compaction:end", {"reason": "overflow"})
+    events = [tool("end", "message", input_preview=sent), overflow, tool("start"), tool("error", error="no")]
+    assert bool(shape(events, final)[1].text) is told
 
 
 def test_nothing_at_all_is_silent() -> None:
@@ -123,8 +141,6 @@ def test_an_answer_that_a_messaging_tool_has_sent_is_not_sent_again() -> None:
     sent = [tool("start", "message"), tool("end", "message", input_preview='{"text":"Dinner  is ready"}')]
     assert shape(sent, "Dinner is ready\n") == ([], Reply(silent=True))
     assert shape(sent, "Dinner is late")[1] == Reply(text="Dinner is late")
-    failed = [*sent, tool("start"), tool("error", error="no")]
-    assert shape(failed, "")[1] == Reply(text="exec failed: no")
 
 
 def test_of_what_messaging_tools_have_sent_the_latest_is_known() -> None:
