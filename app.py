@@ -200,7 +200,6 @@ class Supervisor:
             )
             self._tell_recovery(loaded, gateway)
             autonomy = await self._open_autonomy(gateway, stack)
-            gateway.go_on()
             serving = self._serving = Serving(
                 settings,
                 pool=pool,
@@ -235,6 +234,7 @@ class Supervisor:
             self._narrator.ready(self._socket, self._data_dir)
             self._manager.ready()
             nursery.start_soon(self._narrator.follow, serving.pool.statistics)
+            await serving.gateway.go_on()
             nursery.start_soon(serving.autonomy.run)
             await self._stop_wanted.wait()
             self._manager.stopping()

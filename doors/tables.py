@@ -16,6 +16,8 @@ from doors.texts import clean, percent, size, span
 
 __all__ = ["checks_table", "explanation_table", "sessions_view", "status_view", "waiting_table", "workers_table"]
 
+_MOST_WAITERS = 20
+"""That the status shows; the list of all may be thousands of lines."""
 Record = dict[str, Any]
 
 _STATE_STYLES = {
@@ -35,7 +37,11 @@ def status_view(document: Record, width: int, place: str = "") -> Group:
     parts: list[RenderableType] = [_headline(document), _supervisor_line(document)]
     parts += [Text(), workers_table(document["workers"], width)]
     if document["waiting"]:
-        parts += [Text(), waiting_table(document["waiting"], width)]
+        parts += [Text(), waiting_table(document["waiting"][:_MOST_WAITERS], width)]
+    if len(document["waiting"]) > _MOST_WAITERS:
+        parts.append(
+            Text(f"... and {len(document['waiting']) - _MOST_WAITERS} more; `pool waiting` lists them all", "dim")
+        )
     if document["profiles"]:
         parts += [Text(), _profiles_table(document["profiles"], width)]
     parts += [Text(), _latency_table(document["latency"]), Text(), _sums(document), _guarantee(document)]

@@ -26,6 +26,13 @@ __all__ = ["Methods"]
 
 Method = Callable[[Any, Caller], Awaitable[Any]]
 
+_LOOKS = frozenset(
+    {"ping", "status", "subscribe", "unsubscribe", "sessions.list", "sessions.get", "sessions.history", "agents.list"}
+    | {"workers.list", "waiting.list", "approvals.list", "approvals.show", "explain", "route", "config.get", "shutdown"}
+    | {"agent.wait", "events.peek", "heartbeat.status", "cron.list", "cron.get"}
+)
+"""What is done also before the runs of an earlier life have their places; all else comes behind them."""
+
 
 class Methods:
     """All methods over one gateway."""
@@ -86,6 +93,7 @@ class Methods:
         }
         self._subscriptions = subscriptions
         self._attachments = gateway.attachments
+        self._resumed = gateway.resumed
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,4 +110,7 @@ class Methods:
         if entry is None:
             raise UsageError(f"unknown method {method!r}; there are: {', '.join(self._table)}")
         kind, run = entry
-        return await run(requests.decode_params(kind, method, params), caller)
+        decoded: Any = requests.decode_params(kind, method, params)
+        if not self._resumed.is_set() and method not in _LOOKS:
+            await self._resumed.wait()
+        return await run(decoded, caller)

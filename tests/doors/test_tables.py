@@ -375,3 +375,11 @@ def test_a_check_shows_what_to_do_below_what_was_found() -> None:
 )
 def test_an_empty_listing_says_so(table: Callable[[list[dict[str, Any]], int], RenderableType], words: str) -> None:
     assert draw(table([], 80)).strip() == words
+
+
+def test_the_status_shows_the_first_waiters_and_counts_the_others() -> None:
+    many = [waiter(request=f"r{number}", session=f"s{number}", position=number) for number in range(1, 10_001)]
+    shown = draw(status_view({**DOCUMENT, "waiting": many}, 140))
+    assert "s20 " in shown
+    assert "s21 " not in shown
+    assert "... and 9980 more; `pool waiting` lists them all" in shown

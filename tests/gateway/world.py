@@ -267,7 +267,7 @@ async def open_world(
             alone = await open_autonomy(
                 gateway, autonomy or AutonomySettings(), write=printed.append, environ=environ or {}, clock=wall
             )
-            gateway.go_on()
+            await gateway.go_on()
             connections.start_soon(alone.run)
             world = World(gateway, alone, launcher, connections, recovery)
             world.warnings, world.printed = warnings, printed
