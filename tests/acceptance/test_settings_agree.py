@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,22 @@ def test_beside_broken_settings_the_supervisor_that_runs_is_found(tmp_path: Path
         running.wait()
         alone = pool(*command.split(), cwd=tmp_path)
         assert (alone.returncode, alone.stderr.startswith(f"pool: {config}:")) == (2, True), alone.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_of_another_user_says_nothing_about_where_a_supervisor_is(tmp_path: Path) -> None:
+    """It is refused, and not read for its place either."""
+    config, control = tmp_path / "pool.toml", tmp_path / "control.sock"
+    config.write_text(f'socket = "{control}"\n')
+    os.chown(config, 65534, 65534)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(control))
+        listener.listen()
+        done = pool("status", cwd=tmp_path)
+        assert (done.returncode, "it is not used without being named" in done.stderr) == (2, True), done.stderr
+        listener.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 def test_explain_without_an_agent_is_about_the_default_one(tmp_path: Path) -> None:

@@ -297,6 +297,11 @@ def test_an_agent_that_fails_is_a_bad_gateway_and_not_asked_again_by_the_client(
     assert [message["role"] for message in history].count("user") == 1
 
 
+def test_a_model_server_that_refuses_the_key_says_where_the_key_belongs(ask: Ask) -> None:
+    with pytest.raises(openai.InternalServerError, match=r"OPENAI_API_KEY in \[agents.NAME.env\]"):
+        ask("STATUS=401", model="fake")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_run_that_takes_too_long_is_a_gateway_timeout(pool: Pool, ask: Ask, session: str, *, stream: bool) -> None:
     begun = pool.call("agent", session=session, agent="quick", text="hello", timeout=20)["run_id"]
