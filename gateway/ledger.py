@@ -37,6 +37,7 @@ class Ledger:
         self, settings: GatewaySettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._table = RunTable(settings)
+        self._outcome_age = settings.outcome_age
         self._store = store
         self._bus = bus
         self._clock = clock
@@ -51,6 +52,7 @@ class Ledger:
     def reconfigure(self, settings: GatewaySettings) -> None:
         """New limits."""
         self._table.reconfigure(settings)
+        self._outcome_age = settings.outcome_age
 
     # --- acceptance -------------------------------------------------------------------------------------------------
 
@@ -146,8 +148,10 @@ class Ledger:
         """The principal's run of that id. Raises UsageError: unknown, forgotten, or of several sessions."""
         self._expire()
         known = self._table.find(principal, run_id, session)
-        if known is None or (not known.is_live and known.outcome is None):
+        if known is None:
             raise _too_old(run_id)
+        if not known.is_live and known.outcome is None:
+            raise self._why_gone(known)
         return self._run_of(known)
 
     def known(self, principal: str, run_id: str, session: str) -> Run | None:
@@ -216,10 +220,16 @@ class Ledger:
         run = Run("", _bare_request(known), known.accepted_at)
         run.started_at = known.started_at
         if known.outcome is None:
-            run.settle(outcome_of_error(run, _too_old(known.key[2]), ended_at=known.ended_at or 0.0))
+            run.settle(outcome_of_error(run, self._why_gone(known), ended_at=known.ended_at or 0.0))
         else:
             run.settle(_outcomes.decode(known.outcome))
         return run
+
+    def _why_gone(self, known: KnownRun) -> UsageError:
+        """Why the outcome of an ended run is kept no longer."""
+        _principal, session, run_id = known.key
+        is_young = self._clock() - (known.ended_at or 0.0) < self._outcome_age
+        return _evicted(run_id, session) if is_young else _too_old(run_id)
 
     def _known(self, run: Run) -> KnownRun:
         known = self._table.get(run.request.key)
@@ -246,6 +256,15 @@ def _bare_request(known: KnownRun) -> RunRequest:
 
 def _too_old(run_id: str) -> UsageError:
     return UsageError(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
+
+
+def _evicted(run_id: str, session: str) -> UsageError:
+    return UsageError(
+        f"run {run_id!r} has ended, and its outcome is kept no longer: later outcomes have taken its place "
+        f"(gateway.outcomes, gateway.outcome_bytes); what it said is in the history of session {session}",
+        run_id=run_id,
+        session=session,
+    )
 
 
 def _unsaid(outcome: RunOutcome) -> RunOutcome:

@@ -249,8 +249,9 @@ class RunTable:
         """Forget what is due; returns the keys of the runs that are known no longer."""
         forgotten: list[RunKey] = []
         for run in self._alarms.due(now):
-            if run.key in self._outcomes:
-                self._release_outcome(run)
+            if run.key in self._outcomes or now < run.key_until:
+                self._drop_outcome(run)  # the key stays for as long as it stands for the run
+                self._alarms.set(run, run.key_until)
             else:
                 self._remove(run)
                 forgotten.append(run.key)
@@ -333,12 +334,7 @@ class RunTable:
         self._outcome_bytes += len(run.outcome or b"")
         self._alarms.set(run, until)
         while self._has_too_many_outcomes():
-            self._release_outcome(next(iter(self._outcomes.values())))
-
-    def _release_outcome(self, run: KnownRun) -> None:
-        """The outcome goes; the key stays for as long as it stands for the run."""
-        self._drop_outcome(run)
-        self._alarms.set(run, run.key_until)
+            self._drop_outcome(next(iter(self._outcomes.values())))  # that there was one is known until it is too old
 
     def _has_too_many_outcomes(self) -> bool:
         kept = len(self._outcomes)

@@ -157,7 +157,8 @@ def test_only_the_latest_outcomes_are_kept_and_the_keys_of_the_others_still_stan
     all_runs = [ended(runs, name) for name in "abcd"]
     assert [run.outcome is None for run in all_runs] == [True, True, False, False]
     assert take(runs, "a", 1.0) == Repeated(all_runs[0])
-    assert runs.expire(WINDOW) == [all_runs[0].key, all_runs[1].key]
+    assert runs.expire(WINDOW) == [], "that they have ended is known for as long as their outcomes would be"
+    assert runs.expire(AGE) == [run.key for run in all_runs]
 
 
 def test_a_full_table_gives_up_the_run_that_ended_first_and_never_a_live_one() -> None:

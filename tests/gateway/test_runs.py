@@ -1,6 +1,7 @@
 """Runs from their acceptance to their outcome: keys, waiting, followers, order; on a virtual clock."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -231,6 +232,23 @@ async def test_waiting_for_an_unknown_or_a_forgotten_run_is_an_error(tmp_path: P
         await trio.sleep(599)
         assert (await world.call("agent.wait", run_id="k1"))["status"] == "ok"
         await trio.sleep(2)
+        with pytest.raises(UsageError, match="too long ago"):
+            await world.call("agent.wait", run_id="k1")
+
+
+@pytest.mark.parametrize("limit", [{"outcomes": 1}, {"outcome_bytes": 1}])
+async def test_waiting_for_an_outcome_that_later_ones_have_pushed_out_says_so(
+    tmp_path: Path, autojump_clock: MockClock, limit: dict[str, Any]
+) -> None:
+    async with open_world(tmp_path, outcome_age=600, idempotency_window=60, **limit) as world:
+        await world.ask("hello", run="k1")
+        await world.ask("hello", run="k2")
+        for _ in range(2):
+            with pytest.raises(UsageError, match=r"later outcomes have taken its place \(gateway\.outcomes"):
+                await world.call("agent.wait", run_id="k1")
+            await trio.sleep(100)
+        assert (await world.call("agent.wait", run_id="k2"))["status"] == "ok"
+        await trio.sleep(500)
         with pytest.raises(UsageError, match="too long ago"):
             await world.call("agent.wait", run_id="k1")
 
