@@ -14,6 +14,7 @@ from wire.entries import CallApproval, CallMove, CallRecord, CallState, Decision
 __all__ = [
     "MOVES",
     "IllegalMove",
+    "changed",
     "decided",
     "ended",
     "is_over",
@@ -73,6 +74,15 @@ def moved(record: CallRecord, state: CallState, ts: float, note: str | None = No
         _check_allowed(record)
         more["started_at"] = ts
     return msgspec.structs.replace(record, state=state, audit=_audit(record, state, ts, note), **more)
+
+
+def changed(record: CallRecord, ts: float, given: dict[str, Any]) -> CallRecord:
+    """The record of a call that a hook has given other input before anything came of it. Raises IllegalMove."""
+    if record.state is not PENDING:
+        raise IllegalMove(f"call {record.id} is {record.state}: its input is settled")
+    return msgspec.structs.replace(
+        record, changed_input=given, audit=_audit(record, PENDING, ts, "a hook has changed the input")
+    )
 
 
 def decided(record: CallRecord, decision: Decision, ts: float, note: str | None, by: str | None) -> CallRecord:

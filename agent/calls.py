@@ -14,13 +14,14 @@ import trio
 
 from agent.approvals import Approvals, Decided, Question
 from agent.call_parts import Description, describe
-from agent.hooks import Ask, Deny, HookFailed, Hooks, ToolVerdict, UseResult
+from agent.hooks import Ask, Change, Deny, HookFailed, Hooks, ToolVerdict, UseResult
 from agent.live_call import End, Journal, LiveCall, Say
 from agent.policy import HARMLESS, Allowed, Needed, Policy, Refused, judge
 from agent.results import Result, aborted, denied, failure, is_json, of_error, of_exception, success, timed_out
 from agent.slots import Slots
 from agent.tools.base import Report, Tool, ToolContext, ToolError, ToolOutput
-from wire.entries import CallState, ImageBlock, ToolResultBlock, ToolUseBlock
+from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, ToolUseBlock
+from wire.messages import Breakpoint
 from wire.transcript import TranscriptError
 
 __all__ = ["CallRunner", "ContextFor", "Journal", "Say"]
@@ -74,6 +75,14 @@ class CallRunner:
             _raise_transcript_error(group)
             raise
 
+    def breakpoint(self) -> Breakpoint:
+        """Where the calls stand together: the one that has come least far to its end, of those that go on."""
+        records = [live.record for live in self._live]
+        for state, name in _BREAKPOINTS.items():
+            if any(record.state is state and not _was_allowed(record) for record in records):
+                return name
+        return "PRE_TOOL" if any(_was_allowed(record) for record in records) else "POST_TOOL"
+
     def close(self, reason: str = "aborted") -> None:
         """Give every call without a result the result that it was ended. Raises TranscriptError."""
         for live in self._live:
@@ -111,6 +120,12 @@ class CallRunner:
             said = await self._hooks.before_tool_call(live.call)
         except HookFailed as exc:
             return _Outcome(CallState.FAILED, _of_hook(exc))
+        if isinstance(said, Change):
+            live.change(said.input)
+            again = judge(live.call, self._tools, self._policy)
+            if isinstance(again, Refused):
+                return _Outcome(again.state, again.result)
+            verdict, said = _stricter(verdict, again), said.then
         return _combined(verdict, said)
 
     def _ask(self, live: LiveCall, reason: str, description: Description) -> Question:
@@ -176,7 +191,29 @@ class CallRunner:
         live.end(*outcome)
 
 
+_BREAKPOINTS: Mapping[CallState, Breakpoint] = {
+    CallState.RUNNING: "TOOL_EXECUTING",
+    CallState.AWAITING_APPROVAL: "AWAITING_APPROVAL",
+    CallState.PENDING: "TOOL_PENDING",
+}
+"""In this order: what runs counts before what waits."""
+
+
+def _was_allowed(record: CallRecord) -> bool:
+    """It waits for its turn to run, and for nobody's approval."""
+    return (
+        record.state is CallState.AWAITING_APPROVAL and record.approval is not None and bool(record.approval.decision)
+    )
+
+
 # --- pure parts -------------------------------------------------------------------------------------------------------
+
+
+def _stricter(before: Allowed | Needed, after: Allowed | Needed) -> Allowed | Needed:
+    """The call as it is now; who was to be asked about it before is asked about it now."""
+    if isinstance(before, Needed) and isinstance(after, Allowed):
+        return Needed(after.tool, after.arguments, before.reason)
+    return after
 
 
 def _combined(verdict: Allowed | Needed, said: ToolVerdict) -> Allowed | Needed | _Outcome:

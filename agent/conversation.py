@@ -156,7 +156,8 @@ class Conversation:
     def _keep(self, entry: MessageEntry) -> None:
         self.messages.append(entry.message)
         self.numbers.append(entry.seq)
-        self.bookmark = Bookmark(entry.seq, entry.ts)
+        kind = "assistant" if entry.message.role == "assistant" else entry.message.origin
+        self.bookmark = Bookmark(entry.seq, entry.ts, kind)
         for block in entry.message.content:
             if isinstance(block, ToolUseBlock):
                 self.open_calls[block.id] = block

@@ -10,6 +10,7 @@ __all__ = [
     "AgentEnd",
     "AgentStart",
     "Ask",
+    "Change",
     "CompactionInfo",
     "Deny",
     "Hook",
@@ -58,19 +59,24 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class AgentStart(msgspec.Struct, frozen=True):
-    """``before_agent_start``: the prompt as it will be sent, and what stands before it."""
+    """``before_agent_start``: the prompt as it will be sent, and what stands before it.
+
+    ``messages``: the conversation so far, oldest first, as in the transcript: ``{role, content: [blocks], ...}``.
+    """
 
     text: str
     system_prompt: str
+    messages: list[dict[str, Any]] = []
 
 
 class AgentEnd(msgspec.Struct, frozen=True):
-    """``agent_end``: how a run ended."""
+    """``agent_end``: how a run ended; ``messages``: the conversation by now, see ``AgentStart``."""
 
     run_id: str
     stop_reason: str
     text: str
     error: str | None = None
+    messages: list[dict[str, Any]] = []
 
 
 class CompactionInfo(msgspec.Struct, frozen=True):
@@ -108,5 +114,15 @@ class UseResult(msgspec.Struct, frozen=True):
     data: Any
 
 
-ToolVerdict: TypeAlias = Deny | Ask | UseResult | None
+class Change(msgspec.Struct, frozen=True):
+    """``before_tool_call``: run it with this input (a JSON object) instead, which is judged by the rules anew.
+
+    ``then``: what else the hook says about the call as it is now.
+    """
+
+    input: dict[str, Any]
+    then: Deny | Ask | UseResult | None = None
+
+
+ToolVerdict: TypeAlias = Deny | Ask | UseResult | Change | None
 """None: no objection."""

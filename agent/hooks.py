@@ -20,6 +20,7 @@ from agent.hook_types import (
     AgentEnd,
     AgentStart,
     Ask,
+    Change,
     CompactionInfo,
     Deny,
     Hook,
@@ -38,6 +39,7 @@ __all__ = [
     "AgentEnd",
     "AgentStart",
     "Ask",
+    "Change",
     "CompactionInfo",
     "Deny",
     "HookFailed",
@@ -100,7 +102,7 @@ class Hooks:
         system_prompt = start.system_prompt
         for hook in await self._named("before_agent_start"):
             try:
-                match await self._call(hook, AgentStart(start.text, system_prompt)):
+                match await self._call(hook, msgspec.structs.replace(start, system_prompt=system_prompt)):
                     case None:
                         pass
                     case str() as text:
@@ -128,10 +130,18 @@ class Hooks:
     # --- tool calls ---------------------------------------------------------------------------------------------------
 
     async def before_tool_call(self, call: ToolUseBlock) -> ToolVerdict:
-        """The strictest answer of all: deny, else ask, else the first result. Raises HookFailed, having warned."""
-        verdict: ToolVerdict = None
+        """The strictest answer of all: deny, else ask, else the first result. Raises HookFailed, having warned.
+
+        A hook sees the call as those before it have changed it; a changed call comes back as ``Change`` with the rest.
+        """
+        verdict: Deny | Ask | UseResult | None = None
+        asked = call
         for hook in await self._named("before_tool_call"):
-            match answer := await self._call_for_tool(hook, call):
+            answer = await self._call_for_tool(hook, call)
+            match answer:
+                case Change(dict() as given, then) if is_json(given):
+                    call, answer = msgspec.structs.replace(call, input=given), then
+            match answer:
                 case None:
                     pass
                 case Deny(str()):
@@ -142,7 +152,7 @@ class Hooks:
                     verdict = verdict or answer
                 case other:
                     raise self._warned(_nonsense(hook, other))
-        return verdict
+        return verdict if call is asked else Change(call.input, verdict)
 
     async def after_tool_call(self, call: ToolUseBlock, result: Result) -> None:
         """The tool has run. Raises HookFailed, having warned."""
@@ -161,6 +171,10 @@ class Hooks:
                     raise self._warned(_nonsense(hook, answer))
                 result = answer
         return result
+
+    async def has(self, name: str) -> bool:
+        """Whether any hook is called so: without, what it would be given need not be made."""
+        return bool(await self._named(name))
 
     # --- calling one --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from agent.approvals import Decided
-from agent.call_states import decided, ended, moved, new_record
+from agent.call_states import changed, decided, ended, moved, new_record
 from agent.results import Result, text_of
 from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, ToolUseBlock
 from wire.excerpts import excerpt
@@ -49,13 +49,19 @@ class LiveCall:
         self._journal = journal
         self._say = say
         self._told = False
-        self._preview = msgspec.json.encode(call.input)[:_PREVIEW_BYTES].decode(errors="ignore")
+        self._preview = _preview_of(call.input)
 
     def start(self) -> None:
         """Tell that it is there; harmless when told already."""
         if not self._told:
             self._told = True
             self._say("tool", {"phase": "start", "call": self.view()})
+
+    def change(self, given: dict[str, Any]) -> None:
+        """A hook has other input for it, which the record keeps beside what the model has written."""
+        self._take(changed(self.record, time.time(), given))
+        self.call = msgspec.structs.replace(self.call, input=given)
+        self._preview = _preview_of(given)
 
     def await_approval(self, reason: str) -> None:
         """A person will be asked; telling them is not done here."""
@@ -105,6 +111,10 @@ class LiveCall:
     def _take(self, record: CallRecord) -> None:
         self._journal.note(record)
         self.record = record
+
+
+def _preview_of(given: Any) -> str:
+    return msgspec.json.encode(given)[:_PREVIEW_BYTES].decode(errors="ignore")
 
 
 def _facts(details: Any) -> dict[str, CallDetails]:

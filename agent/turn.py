@@ -65,7 +65,8 @@ class Turn:
             settling = await self._settle(stop)
             if settling is not None:
                 stop, error = "error", error or settling
-        await self._brain.hooks.agent_end(AgentEnd(self._run.run_id, stop, self._steps.text, error))
+        messages = await self._messages_for("agent_end")
+        await self._brain.hooks.agent_end(AgentEnd(self._run.run_id, stop, self._steps.text, error, messages))
         return self._tell_the_end(stop, error)
 
     async def _bounded(self) -> tuple[StopReason, str | None]:
@@ -86,13 +87,21 @@ class Turn:
         return "aborted", None
 
     async def _go(self) -> StopReason:
-        start = await self._brain.hooks.before_agent_start(AgentStart(self._run.text, self._brain.system_prompt))
+        messages = await self._messages_for("before_agent_start")
+        start = AgentStart(self._run.text, self._brain.system_prompt, messages)
+        start = await self._brain.hooks.before_agent_start(start)
         self._caller.system_prompt = start.system_prompt
         stop = await self._steps.go(start.text)
         model = self._brain.model
         if model.keeps_cache:
             self._conversation.note_cache(model.provider, model.name)
         return stop
+
+    async def _messages_for(self, hook: str) -> list[dict[str, Any]]:
+        if not await self._brain.hooks.has(hook):
+            return []
+        messages: list[dict[str, Any]] = msgspec.to_builtins(self._conversation.messages)
+        return messages
 
     def _close(self, stop: StopReason) -> None:
         """Take nothing in any more, in the step that found nothing left to do: whatever was accepted has been read.
@@ -118,10 +127,10 @@ class Turn:
         if error is not None:
             self._say("error", {"message": error})
         self._say("token_usage", msgspec.to_builtins(usage))
-        self._say("done", {"stop_reason": stop})
+        self._say("done", {"stop_reason": stop, "step": self._run.step_count})
         self._voice.fall_silent()
         calls = [view_of(call) for call in self._steps.client_calls] if stop == "tool_calls" else []
-        return PromptResult(self._steps.text, stop, self._voice.events(), usage, error, calls)
+        return PromptResult(self._steps.text, stop, self._voice.events(), usage, error, calls, self._run.step_count)
 
     def _say(self, name: str, data: dict[str, Any]) -> None:
         self._voice.say(name, data)

@@ -211,6 +211,7 @@ class Desk:
             started_at=run.started_at,
             ended_at=now,
             usage=result.usage,
+            step=result.step,
             media=list(reply.media),
             silent=reply.silent,
             calls=result.calls,

@@ -97,7 +97,7 @@ class GatewayLife(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionLife(msgspec.Struct, frozen=True, kw_only=True):
-    """A session was made or its conversation is over. Reasons: ``first message``, ``held``; ``reset``, ``deleted``.
+    """A conversation begins or is over. Reasons: ``first message``, ``held``, ``reset``; ``reset``, ``deleted``.
 
     ``transcript``: the file of the conversation that is over.
     """

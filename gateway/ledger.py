@@ -289,5 +289,6 @@ def _done(outcome: RunOutcome) -> dict[str, Any]:
         "media": outcome.media or None,
         "silent": outcome.silent or None,
         "calls": calls or None,
+        "step": outcome.step,
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -88,7 +88,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``level``: how the worker matched. ``media``: files the agent handed over beside its text. ``silent``: the agent
     chose to say nothing, and nothing is to be shown. ``calls``: ``{id, name, input}`` each, which the caller is to
-    carry out (reason ``tool_calls``).
+    carry out (reason ``tool_calls``). ``step``: how many model calls the turn took.
     """
 
     run_id: str
@@ -108,6 +108,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     media: list[Media] = []
     silent: bool = False
     calls: list[dict[str, Any]] = []
+    step: int | None = None
 
 
 class Run:

@@ -179,6 +179,7 @@ class SessionDesk:
             old = self._begin_anew(session)
         await self._tell_end(entry, "reset", old)
         await self._tell_command(command, entry)
+        await self._hooks.notify("session:start", _life(entry, "reset"))
         return running
 
     async def delete(self, key: str) -> str | None:
@@ -224,8 +225,7 @@ class SessionDesk:
         await self._hooks.notify(names[command], CommandGiven(command=command, session=entry.key, source=entry.source))
 
     async def _tell_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
-        life = SessionLife(session=entry.key, agent=entry.agent, role=entry.role, reason=reason, transcript=transcript)
-        await self._hooks.notify("session:end", life)
+        await self._hooks.notify("session:end", _life(entry, reason, transcript))
 
     def _begin_anew(self, session: str) -> str | None:
         """Only while nothing runs in the session."""
@@ -248,6 +248,10 @@ class SessionDesk:
                 "error",
                 {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"},
             )
+
+
+def _life(entry: SessionEntry, reason: str, transcript: str | None = None) -> SessionLife:
+    return SessionLife(session=entry.key, agent=entry.agent, role=entry.role, reason=reason, transcript=transcript)
 
 
 def _remove(path: str, ours: Path) -> str | None:

@@ -178,7 +178,8 @@ class CallMove(msgspec.Struct, frozen=True, omit_defaults=True):
 class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool call and its history. Times are Unix times in seconds.
 
-    ``input`` is not repeated in a transcript: it stands in the message that makes the call. ``result`` is the content
+    ``input`` is not repeated in a transcript: it stands in the message that makes the call. ``changed_input`` is what a
+    hook has put in its place. ``result`` is the content
     of the call's result, ``images`` what belongs to it; ``error`` is set where the call did not succeed. ``client``:
     whoever sent the prompt carries it out, and the next prompt brings its result.
     """
@@ -187,6 +188,7 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     state: CallState
     input: Any = msgspec.UNSET
+    changed_input: Any = msgspec.UNSET
     approval: CallApproval | None = None
     result: Any = msgspec.UNSET
     images: list[ImageBlock] = []

@@ -4,7 +4,7 @@ At the pipe one permissive ``Message`` takes any line; its ``data``/``result`` s
 name. Everything above ``rpc/`` speaks this vocabulary, whatever dialect the worker's own program has.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,7 @@ __all__ = [
     "AssistantMessage",
     "Background",
     "Bookmark",
+    "Breakpoint",
     "CallDetails",
     "ErrorBody",
     "ExecExit",
@@ -151,7 +152,8 @@ class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=False):
 class PromptResult(msgspec.Struct, frozen=True):
     """The end of a run: its final text, why it stopped, its events without the text pieces, what it cost.
 
-    ``calls``: the tool calls (``id``, ``name``, ``input``) that the caller is to carry out (``tool_calls``).
+    ``calls``: the tool calls (``id``, ``name``, ``input``) that the caller is to carry out (``tool_calls``). ``step``:
+    how many model calls it took.
     """
 
     text: str = ""
@@ -160,6 +162,7 @@ class PromptResult(msgspec.Struct, frozen=True):
     usage: TokenUsage = TokenUsage()
     error: str | None = None
     calls: list[dict[str, Any]] = []
+    step: int | None = None
 
 
 class SessionResult(msgspec.Struct, frozen=True):
@@ -174,10 +177,27 @@ class SessionResult(msgspec.Struct, frozen=True):
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """A place in a conversation: the seq of an entry, and its Unix time in seconds."""
+    """A place in a conversation: the seq of an entry, its Unix time in seconds, and which kind of message it is.
+
+    ``kind``: assistant, or how a user's message came about (``wire.entries.Origin``).
+    """
 
     seq: int
     ts: float
+    kind: str | None = None
+
+
+Breakpoint: TypeAlias = Literal[
+    "READY",
+    "PRE_MODEL",
+    "STREAMING_MODEL",
+    "TOOL_PENDING",
+    "AWAITING_APPROVAL",
+    "PRE_TOOL",
+    "TOOL_EXECUTING",
+    "POST_TOOL",
+]
+"""Where in a step a run stands: before the model has said anything, while it does, or with which of its calls."""
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
@@ -185,7 +205,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
 
     ``step_count``: model calls of the latest run. ``last_safe_index``: the last message after which no tool call is
     open (-1: none). ``cursor``: the seq of the last event; ``bookmark``: of the last message that was persisted.
-    ``pending_permissions``: ids of the calls that wait for a decision.
+    ``pending_permissions``: ids of the calls that wait for a decision. ``breakpoint``: where in its step a run stands.
     """
 
     state: Literal["READY", "WORKING", "PAUSED"] = "READY"
@@ -194,6 +214,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     cursor: int = 0
     bookmark: Bookmark | None = None
     pending_permissions: list[str] = []
+    breakpoint: Breakpoint = "READY"
 
 
 class StateResult(msgspec.Struct, frozen=True):

@@ -11,11 +11,13 @@ import trio
 import trio.testing
 
 from agent import hook_sources
+from agent.calls import _stricter
 from agent.hook_types import HOOK_NAMES, Hook
 from agent.hooks import (
     AgentEnd,
     AgentStart,
     Ask,
+    Change,
     CompactionInfo,
     Deny,
     HookFailed,
@@ -25,7 +27,7 @@ from agent.hooks import (
     UseResult,
     load_hooks,
 )
-from agent.policy import Policy
+from agent.policy import Allowed, Needed, Policy
 from tests.agent.calling import Bench, FakeTool, subject
 from wire.entries import CallState, ToolUseBlock
 
@@ -86,6 +88,47 @@ async def test_a_hook_can_deny_ask_or_give_the_result_itself() -> None:
         if isinstance(answer, UseResult):
             assert result == {"ok": True, "data": {"cached": 1}}
             assert bench.tools["work"].begun == []
+
+
+async def test_a_hook_can_change_what_a_call_is_given_and_the_next_hook_and_the_record_see_that() -> None:
+    seen: list[Any] = []
+
+    def change(call: ToolUseBlock) -> Change:
+        return Change({**call.input, "say": "changed"})
+
+    def look(call: ToolUseBlock) -> None:
+        seen.append(call.input)
+
+    hooks = several("before_tool_call", change, look)
+    assert await hooks.before_tool_call(CALL) == Change({**CALL.input, "say": "changed"})
+    assert seen == [{**CALL.input, "say": "changed"}]
+    bench = Bench(hooks={"before_tool_call": change})
+    (result,) = await bench.run(("work", {"say": "asked"}))
+    assert result["data"] == "changed"
+    assert bench.journal.last("c0").changed_input == {"say": "changed"}
+    assert [data["call"].input_preview for name, data in bench.events if name == "tool_executed"] == [
+        '{"say":"changed"}'
+    ]
+
+
+async def test_a_changed_call_is_judged_anew_and_never_more_freely() -> None:
+    asked = Bench(policy=Policy(mode="approval"), hooks={"before_tool_call": always(Change({"say": "other"}))})
+    asked.react = allow_all(asked)
+    (result,) = await asked.run(("work", {"say": "one"}))
+    [question] = [data for name, data in asked.events if name == "permission_required"]
+    assert ([part.text for part in question["shown"].parts][-1], result["data"]) == ("other", "other")
+    wrong = Bench(hooks={"before_tool_call": always(Change({"say": 7}))})
+    (result,) = await wrong.run(("work", {}))
+    assert (result["error_type"], wrong.tools["work"].begun) == ("validation", [])
+    denied = Bench(hooks={"before_tool_call": always(Change({"say": "x"}, Deny("no")))})
+    (result,) = await denied.run(("work", {}))
+    assert result["note"] == "no"
+
+
+def test_who_was_to_be_asked_about_a_call_is_asked_about_the_changed_one() -> None:
+    free = Allowed(FakeTool("work"), None)
+    assert _stricter(Needed(free.tool, None, "why"), free) == Needed(free.tool, None, "why")
+    assert _stricter(free, Needed(free.tool, None, "why")) == Needed(free.tool, None, "why")
 
 
 def allow_all(bench: Bench) -> Any:

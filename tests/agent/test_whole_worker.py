@@ -29,6 +29,47 @@ def before_tool_call(call):
 """
 
 
+async def test_hooks_about_runs_are_given_the_conversation(workspace: Path) -> None:
+    (workspace.parent / "hooks.py").write_text(
+        "def tell(when, messages):\n"
+        "    with open('seen', 'a') as log:\n"
+        "        print(when, [(m['role'], m['content'][0].get('text')) for m in messages], file=log)\n"
+        "def before_agent_start(start):\n"
+        "    tell('before', start.messages)\n"
+        "def agent_end(end):\n"
+        "    tell('after', end.messages)\n"
+    )
+    async with worker("--no-session", "--hooks", "../hooks.py") as client:
+        await client.prompt("ECHO:one")
+    assert (workspace / "seen").read_text().splitlines() == [
+        "before []",
+        "after [('user', 'ECHO:one'), ('assistant', 'one')]",
+    ]
+
+
+async def test_where_a_run_stands_is_told(workspace: Path) -> None:
+    async def status(client: Client) -> tuple[Any, ...]:
+        found = (await client.call("get_state"))["status"]
+        return found["breakpoint"], found["step_count"], (found["bookmark"] or {}).get("kind")
+
+    async with worker("--no-session", "--require-approval", "write") as client:
+        client.patience = 20
+        assert await status(client) == ("READY", 0, None)
+        prompt = await client.send("prompt", text='TOOL:write {"path":"a","content":"b"}\nHANG')
+        call = (await client.event("permission_required"))["call"]["id"]
+        assert await status(client) == ("AWAITING_APPROVAL", 1, "assistant")
+        await client.call("decide", call_id=call, decision="allow")
+        await client.event("tool", phase="end")
+        while (stands := await status(client))[1] == 1:
+            pass  # the worker goes on by itself
+        assert stands == ("PRE_MODEL", 2, "tool")
+        await client.call("abort")
+        answer = await client.answer(prompt)
+        assert answer["result"]["step"] == 2
+        assert (await client.event("done"))["step"] == 2
+        assert (await status(client))[0] == "READY"
+
+
 async def tool_results(client: Client) -> list[dict[str, Any]]:
     messages = (await client.call("get_messages"))["messages"]
     blocks = [block for message in messages for block in message["content"]]

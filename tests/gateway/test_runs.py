@@ -14,6 +14,15 @@ from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import open_world
 
 
+async def test_how_many_model_calls_a_turn_took_is_part_of_its_end(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        run = await world.begin("hang")
+        world.launcher.running("hang").finish("done", step=3)
+        assert (await run.wait()).step == 3
+        [done] = await world.events("done")
+        assert done["data"]["step"] == 3
+
+
 async def test_a_message_is_accepted_at_once_and_its_outcome_follows(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         accepted = await world.call("agent", text="hello", session="alice", run="k1")

@@ -216,7 +216,7 @@ async def test_reset_waits_for_whoever_holds_the_session(tmp_path: Path, autojum
 # --- their beginning --------------------------------------------------------------------------------------------------
 
 
-async def test_hooks_hear_of_a_session_when_it_is_made_and_not_again_while_it_is_known(
+async def test_hooks_hear_of_each_conversation_that_begins_and_of_none_again(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     heard: list[SessionLife] = []
@@ -233,6 +233,7 @@ async def test_hooks_hear_of_a_session_when_it_is_made_and_not_again_while_it_is
         await world.ask("three")
         assert heard == [
             SessionLife(session="alice", agent="main", role="default", reason="first message"),
+            SessionLife(session="alice", agent="main", role="default", reason="reset"),
             SessionLife(session="bob", agent="ops", role="default", reason="held"),
             SessionLife(session="alice", agent="main", role="default", reason="first message"),
         ]
