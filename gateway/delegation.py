@@ -12,14 +12,13 @@ from gateway.requests import AgentRequest, DelegateRequest
 from gateway.run import Run, RunOutcome
 from gateway.settings import GatewaySettings, QueueMode
 from gateway.system_events import SystemEvents
+from gateway.task_sessions import TASKS, TaskSessions
 from heartbeat.system_events import EventKind
 from router.keys import check_session_key
 from wire.envelope import Channel
 
 __all__ = ["Delegation"]
 
-_TASKS = "subagent:"
-"""How the keys of sessions begin that exist for one task."""
 _MOST_TOLD = 2_000
 """Characters of a task's answer."""
 
@@ -35,6 +34,7 @@ class Delegation:
         conductor: Conductor,
         bus: EventBus,
         system_events: SystemEvents,
+        task_sessions: TaskSessions,
         start_soon: Callable[..., None],
     ) -> None:
         self._settings = settings
@@ -42,6 +42,7 @@ class Delegation:
         self._conductor = conductor
         self._bus = bus
         self._system_events = system_events
+        self._task_sessions = task_sessions
         self._start_soon = start_soon
         self._running: Counter[str] = Counter()
         """Tasks by the session that gave them."""
@@ -59,9 +60,11 @@ class Delegation:
         giver = self._conductor.turn_of(session)
         depth = 1 + (giver.leader.request.depth if giver is not None else 0)
         self._check(session, depth)
+        task = uuid.uuid4().hex
         message = AgentRequest(
             text=request.task,
-            session=f"{_TASKS}{uuid.uuid4().hex}",
+            session=f"{TASKS}{task}",
+            run=task,
             agent=request.agent,
             role=request.role,
             timeout=request.timeout,
@@ -82,7 +85,7 @@ class Delegation:
     def resume(self, run: Run) -> None:
         """A run of an earlier life goes on, or has been ended: where it is a task, tell who gave it what came of it."""
         giver = run.request.from_session
-        if giver is not None and run.request.session.startswith(_TASKS):
+        if giver is not None and run.request.session.startswith(TASKS):
             self._running[giver] += 1
             self._start_soon(self._watch, giver, run, True)  # noqa: FBT003  # start_soon takes no names
 
@@ -111,6 +114,7 @@ class Delegation:
                 self._system_events.inject(session, _summary(run, outcome), kind=EventKind.DELEGATE, context=context)
         finally:
             self._forget(session)
+        self._task_sessions.forget_later(run.request.session, float(self._settings.outcome_age))
 
     def _tell(self, session: str, run: Run, outcome: RunOutcome) -> None:
         self._bus.publish(

@@ -30,6 +30,7 @@ from gateway.sessions import Sessions
 from gateway.settings import GatewaySettings, QueueMode
 from gateway.stopping import waits_for
 from gateway.system_events import SystemEvents
+from gateway.task_sessions import TaskSessions
 from pool import Pool
 from profiles import CapabilityProfile
 from store import Store
@@ -76,6 +77,7 @@ class Gateway:
         self.shutdown_requested = trio.Event()
         self.resumed = trio.Event()
         self._to_resume: list[Run] = []
+        self._outcome_age = float(settings.outcome_age)
         self.permissions = Permissions()
         self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
         self.sessions = Sessions(
@@ -137,12 +139,20 @@ class Gateway:
             data_dir=data_dir,
             start_soon=nursery.start_soon,
         )
+        self.task_sessions = TaskSessions(
+            pool=pool,
+            conductor=self.conductor,
+            sessions=self.sessions,
+            desk=self.session_desk,
+            start_soon=nursery.start_soon,
+        )
         self.delegation = Delegation(
             settings,
             intake=self.intake,
             conductor=self.conductor,
             bus=bus,
             system_events=self.system_events,
+            task_sessions=self.task_sessions,
             start_soon=nursery.start_soon,
         )
 
@@ -193,6 +203,7 @@ class Gateway:
         self._to_resume = runs
         for run in (*runs, *interrupted):
             self.delegation.resume(run)
+        self.task_sessions.take_over(self._outcome_age)
         return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
 
     async def go_on(self) -> None:

@@ -90,3 +90,34 @@ async def test_a_task_whose_giver_holds_the_only_worker_is_refused_at_once_inste
         outcome = await delegate(world, "say it")
         assert (outcome["status"], outcome["error"]["code"]) == ("error", "nested_saturated")
         assert trio.current_time() == started
+
+
+async def test_the_session_of_a_task_is_forgotten_when_its_outcome_is(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, outcome_age=600) as world:
+        task = (await delegate(world, "say it"))["session"]
+        spoken_in = (await delegate(world, "say it"))["session"]
+        busy = (await delegate(world, "background"))["session"]
+        await world.ask("say more", spoken_in)
+        await trio.sleep(599)
+        assert {task, spoken_in, busy} <= {entry.key for entry in world.gateway.sessions}
+        await trio.sleep(2)
+        assert {entry.key for entry in world.gateway.sessions} == {spoken_in, busy}
+        (worker,) = [each for each in world.launcher.workers if each.background]
+        worker.tell("background", running=0)
+        await trio.sleep(601)
+        assert {entry.key for entry in world.gateway.sessions} == {spoken_in}
+
+
+async def test_sessions_of_tasks_that_an_earlier_life_has_left_are_forgotten_too(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    store = WholeStore()
+    async with open_world(tmp_path, store=store, outcome_age=600) as world:
+        await delegate(world, "say it")
+        await world.ask("say mine", "subagent:of-a-person")
+    async with open_world(tmp_path, store=store.after_a_stop(), outcome_age=600) as world:
+        assert len(world.gateway.sessions) == 2
+        await trio.sleep(601)
+        assert [entry.key for entry in world.gateway.sessions] == ["subagent:of-a-person"]
