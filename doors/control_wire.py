@@ -13,13 +13,15 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
+from errors import PoolError, ProtocolViolation, RequestTimeout, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import EMPTY, Message, Request
 
 __all__ = ["Address", "Arrived", "ControlWire", "NoSupervisor", "PushData", "Pushed", "connect"]
 
 _CONNECT_SECONDS = 5
+_LOOK_SECONDS = 5.0
+"""Who waits for an answer looks so often whether the supervisor is suspended; twice in a row is the end of it."""
 _CHUNK_BYTES = 256 * 1024
 _UCRED = struct.Struct("3i")
 
@@ -111,13 +113,14 @@ class ControlWire:
     def receive(self, address: Address, deadline: float | None) -> Arrived:
         """Wait until there is something for this one, to be taken from the left; what is for others is kept for them.
 
-        ``deadline`` by ``time.monotonic``. Raises TimeoutError, NoSupervisor, and the reason the connection is refused.
+        ``deadline`` by ``time.monotonic``. Raises TimeoutError, NoSupervisor, RequestTimeout (what should answer is
+        suspended), and the reason the connection is refused.
         """
         mine = self._arrived.setdefault(address, collections.deque())
         while not mine:
             if self._refusal is not None:
                 raise self._refusal
-            block = self._receive_block(deadline)
+            block = self._receive_block(deadline) if address.kind == "subscription" else self._receive_answer(deadline)
             if not block:
                 when = " before it answered" if address.kind == "request" else ""
                 raise NoSupervisor(f"the supervisor on {self.path} closed the connection{when}")
@@ -153,6 +156,37 @@ class ControlWire:
             waiting.append(arrived)
         elif self._unclaimed is not None and isinstance(arrived, Pushed):
             self._unclaimed.append(arrived)
+
+    def _receive_answer(self, deadline: float | None) -> bytes:
+        """The same, but for no longer than the supervisor could answer: one that is suspended is given up."""
+        was_suspended = False
+        while True:
+            look = time.monotonic() + _LOOK_SECONDS
+            if deadline is not None and deadline <= look:
+                return self._receive_block(deadline)
+            try:
+                return self._receive_block(look)
+            except TimeoutError:
+                is_suspended = self._is_suspended()
+                if is_suspended and was_suspended:
+                    raise self._suspended() from None
+                was_suspended = is_suspended
+
+    def _is_suspended(self) -> bool:
+        """Whether a signal (or a debugger) has stopped the supervisor's process; False where nobody can tell."""
+        pid, _uid = peer_of(self._socket)
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return stat.rpartition(b")")[2].split()[:1] in ([b"T"], [b"t"])
+
+    def _suspended(self) -> RequestTimeout:
+        pid, _uid = peer_of(self._socket)
+        return RequestTimeout(
+            f"the supervisor on {self.path} (pid {pid}) is suspended by a signal and answers nobody; "
+            f"`kill -CONT {pid}` lets it go on, and with it what was asked for"
+        )
 
     def _receive_block(self, deadline: float | None) -> bytes:
         self._socket.settimeout(_left(deadline))

@@ -10,6 +10,8 @@ import msgspec
 import psutil
 import pytest
 
+from doors.control_client import ControlClient
+from errors import RequestTimeout
 from fixtures.hostile_agent import COMMAND
 from tests.acceptance.supervisor import (
     POOL,
@@ -256,3 +258,19 @@ def test_a_worker_is_stopped_and_recycled_on_demand(tmp_path: Path) -> None:
         unknown = supervisor.pool("worker", "stop", "w999")
         assert unknown.returncode == 2
         assert "w999" in unknown.stderr
+
+
+def test_a_suspended_supervisor_is_given_up_by_who_waits_for_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doors.control_wire._LOOK_SECONDS", 0.2)
+    with running_supervisor(tmp_path) as supervisor, ControlClient(supervisor.socket) as client:
+        slow = {"session": "alice", "text": "ECHO:hello", "queue": "followup"}
+        assert client.call("prompt", {**slow, "text": "PIECES=1 DELAY=1500"}, timeout=None)["status"] == "ok"
+        supervisor.signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(RequestTimeout, match=f"suspended by a signal.*kill -CONT {supervisor.process.pid}"):
+                client.call("prompt", {**slow, "run": "k1"}, timeout=None)
+        finally:
+            supervisor.signal(signal.SIGCONT)
+        assert client.call("agent.wait", {"run_id": "k1", "timeout_ms": 20_000}, timeout=None)["text"] == "hello"
