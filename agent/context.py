@@ -1,5 +1,6 @@
 """What a worker knows from files before the first prompt: system prompt, context files, skills, prompt templates."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def gather(options: Options, cwd: str) -> Knowledge:
     parts = [_text_or_file(options.system_prompt, cwd) if options.system_prompt is not None else _BASE.format(cwd=cwd)]
     parts += [_text_or_file(text, cwd) for text in options.append_system_prompt]
     if not options.no_context_files:
-        parts += _context_files(Path(cwd))
+        left_out = frozenset(os.path.abspath(Path(cwd, name)) for name in options.without_context)  # noqa: PTH100 - ..
+        parts += _context_files(Path(cwd), left_out)
     if skills:
         lines = [f"- {skill.name}: {skill.description} (read {skill.path})" for skill in skills]
         parts.append("Skills, to be read when they are needed:\n" + "\n".join(lines))
@@ -52,11 +54,12 @@ def _text_or_file(value: str, cwd: str) -> str:
     return value[1:] if value.startswith("@@") else _read(Path(cwd, value[1:]))
 
 
-def _context_files(cwd: Path) -> list[str]:
+def _context_files(cwd: Path, left_out: frozenset[str]) -> list[str]:
     """Those of the working directory and above it; above it only those that no other user can write."""
     above = [path for directory in reversed(cwd.parents) if _is_context(path := directory / "AGENTS.md")]
     own = cwd / "AGENTS.md"
-    return [f"From {path}:\n{_read(path)}" for path in (*above, *([own] if own.is_file() else []))]
+    found = (*above, *([own] if own.is_file() else []))
+    return [f"From {path}:\n{_read(path)}" for path in found if str(path) not in left_out]
 
 
 def _is_context(path: Path) -> bool:

@@ -61,6 +61,7 @@ _GROUPS: Mapping[str, Mapping[str, Flag]] = {
         "--prompt-template": Flag("prompt_template", "list", "FILE", "a Markdown file that /NAME stands for"),
         "--no-prompt-templates": Flag("no_prompt_templates", "switch", "", "take no prompt templates"),
         "--no-context-files": Flag("no_context_files", "switch", "", "do not read AGENTS.md"),
+        "--without-context": Flag("without_context", "list", "FILE", "do not read this AGENTS.md"),
         "--extension": Flag("extension", "list", "PATH", "refused: this agent has hooks, and no extensions"),
         "--no-extensions": Flag("no_extensions", "switch", "", "take none, also not those named by --extension"),
     },

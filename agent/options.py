@@ -47,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     prompt_template: list[str] = []
     no_prompt_templates: bool = False
     no_context_files: bool = False
+    without_context: list[str] = []
     session_dir: str | None = None
     session: str | None = None
     resume_latest: bool = False

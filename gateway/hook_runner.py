@@ -3,15 +3,15 @@
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import trio
 
 from gateway.hook_files import hook_name, place_of
-from gateway.hooks import AgentBootstrap, Drop, HookName, HookTable, MessageSeen
+from gateway.hooks import AgentBootstrap, Drop, HookName, HookTable, LeaveOut, MessageSeen
 
-__all__ = ["HookRunner", "Warn"]
+__all__ = ["Bootstrap", "HookRunner", "Warn"]
 
 Warn = Callable[[str, dict[str, Any]], None]
 """Takes a sentence and its facts (``hook``, ``place``, ``event``); must not raise."""
@@ -21,6 +21,13 @@ _THREADS = 8
 """Calls of one plain function that are waited for at once."""
 _MOST_OVERDUE = 4
 """Threads that may be lost to one function; then it is left out until one of them comes back."""
+
+
+class Bootstrap(NamedTuple):
+    """What hooks say of a system prompt: more texts, and which context files are left out; None: all."""
+
+    texts: list[str]
+    left_out: list[str] | None
 
 
 class HookRunner:
@@ -68,20 +75,20 @@ class HookRunner:
                     self._complain(hook, name, f"returned {type(other).__name__}, not a text, a Drop or None")
         return message
 
-    async def bootstrap(self, event: AgentBootstrap) -> list[str]:
-        """The texts for the system prompt, without empty ones."""
-        texts: list[str] = []
+    async def bootstrap(self, event: AgentBootstrap) -> Bootstrap:
+        """The texts for the system prompt, without empty ones, and the context files to be left out."""
+        said: list[str | LeaveOut] = []
         for hook in self._hooks.get("agent:bootstrap", ()):
-            match await self._call(hook, "agent:bootstrap", event):
-                case None:
-                    pass
-                case str(text):
-                    texts.append(text)
-                case list(items) if all(isinstance(item, str) for item in items):
-                    texts += items
-                case other:
-                    self._complain(hook, "agent:bootstrap", f"returned {type(other).__name__}, not texts or None")
-        return [text.strip() for text in texts if text.strip()]
+            answer = await self._call(hook, "agent:bootstrap", event)
+            items = answer if isinstance(answer, list) else [] if answer is None else [answer]
+            if all(isinstance(item, str | LeaveOut) for item in items):
+                said += items
+            else:
+                what = f"returned {type(answer).__name__}, not texts, a LeaveOut or None"
+                self._complain(hook, "agent:bootstrap", what)
+        texts = [item.strip() for item in said if isinstance(item, str) and item.strip()]
+        left_out = [item.files for item in said if isinstance(item, LeaveOut)]
+        return Bootstrap(texts, None if () in left_out else sorted({file for files in left_out for file in files}))
 
     async def _call(self, hook: "_Hook", name: HookName, event: msgspec.Struct) -> Any:
         """What the hook returns; None after a warning where it went wrong."""

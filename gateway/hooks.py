@@ -25,7 +25,7 @@ Of a reply they see what is delivered at its end, and each part where parts are 
 ============================  ===========================  ==========================================================
 event                         argument                     what may be returned (None: nothing)
 ============================  ===========================  ==========================================================
-``agent:bootstrap``           ``AgentBootstrap``           a text, or a list of texts, for the system prompt
+``agent:bootstrap``           ``AgentBootstrap``           a text for the system prompt, ``LeaveOut``, or a list of them
 ``command:new|reset|stop``    ``CommandGiven``             -
 ``gateway:start|stop``        ``GatewayLife``              -
 ``session:start|end``         ``SessionLife``              -
@@ -49,6 +49,7 @@ __all__ = [
     "GatewayLife",
     "HookName",
     "HookTable",
+    "LeaveOut",
     "MessageSeen",
     "SessionLife",
     "hook",
@@ -80,6 +81,16 @@ class AgentBootstrap(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     role: str
     workspace: str
+
+
+class LeaveOut(msgspec.Struct, frozen=True):
+    """Returned for ``agent:bootstrap``: the agent does not read these context files (``AGENTS.md``).
+
+    None named: it reads none at all. Relative paths begin in the workspace. Programs of dialect ``pi`` read all of them
+    or none: then it is none.
+    """
+
+    files: tuple[str, ...] = ()
 
 
 class CommandGiven(msgspec.Struct, frozen=True, kw_only=True):

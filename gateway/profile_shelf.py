@@ -114,10 +114,9 @@ class ProfileShelf:
         conventions = build_gateway_prompt(
             parts.prompts, is_woken=agent in parts.woken, has_tasks=agent in parts.scheduled
         )
-        context = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))
-        texts = [conventions, *context]
-        prompt = "\n\n".join(text for text in texts if text)
-        return build_profile(parts.profiles, agent, role, cwd, gateway_prompt=prompt or None)
+        more = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))
+        prompt = "\n\n".join(text for text in [conventions, *more.texts] if text)
+        return build_profile(parts.profiles, agent, role, cwd, gateway_prompt=prompt or None, left_out=more.left_out)
 
 
 def _of_session(profile: CapabilityProfile, model: str | None, thinking: str | None) -> CapabilityProfile:

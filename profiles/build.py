@@ -1,9 +1,11 @@
 """From settings to a capability profile: which agent, in which role, where."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import chain
+
+import msgspec
 
 from errors import UsageError
 from profiles.native_args import check_native_settings, native_args
@@ -70,16 +72,18 @@ def build_profile(
     session_key: str | None = None,
     *,
     gateway_prompt: str | None = None,
+    left_out: Sequence[str] | None = (),
 ) -> CapabilityProfile:
     """The signed profile of ``agent`` in ``role``, working in ``cwd``.
 
     ``session_key`` names the session that asks; it is no part of the profile (sessions share workers) and appears in
     the details of errors. ``gateway_prompt`` is the text of the gateway's own features, appended to the user's.
+    ``left_out``: context files that the agent does not read; None: it reads none.
 
     Raises UsageError for an unknown agent or role (with a suggestion) and for settings that no worker could have.
     """
     try:
-        return _build(settings, agent, role, cwd, gateway_prompt)
+        return _build(settings, agent, role, cwd, gateway_prompt=gateway_prompt, left_out=left_out)
     except UsageError as error:
         error.details.setdefault("agent", agent)
         if session_key is not None:
@@ -93,9 +97,17 @@ def workspace_of(settings: ProfilesSettings, agent: str, role: str) -> str | Non
 
 
 def _build(
-    settings: ProfilesSettings, agent: str, role: str, cwd: str, gateway_prompt: str | None
+    settings: ProfilesSettings,
+    agent: str,
+    role: str,
+    cwd: str,
+    *,
+    gateway_prompt: str | None,
+    left_out: Sequence[str] | None,
 ) -> CapabilityProfile:
     definition, role_settings = _agent(settings, agent), _role(settings, role)
+    if left_out is None or (left_out and definition.dialect == "pi"):
+        definition, left_out = msgspec.structs.replace(definition, no_context_files=True), ()
     check_native_settings(definition)
     directory = resolve_cwd(cwd)
     return make_profile(
@@ -104,7 +116,10 @@ def _build(
         dialect=definition.dialect,
         command=_command(definition),
         cwd=directory,
-        hard_args=_hard_args(definition, role_settings, gateway_prompt, directory),
+        hard_args=[
+            *_hard_args(definition, role_settings, gateway_prompt, directory),
+            *(part for name in left_out for part in ("--without-context", resolve_resource(name, directory))),
+        ],
         soft=SoftArgs(definition.provider, definition.model, definition.thinking),
         resources=_resources(settings.skills, definition, role_settings, directory),
         env=_env(definition, directory),

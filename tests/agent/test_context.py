@@ -40,3 +40,15 @@ def test_context_files_above_are_read_only_where_no_other_user_can_write_them(
     said = capsys.readouterr().err
     assert said.startswith(f"agent: {tmp_path}/above/AGENTS.md is not read: it can be written by every user (owner ")
     assert "mode 0666)" in said
+
+
+def test_context_files_are_left_out_by_their_path(tmp_path: Path) -> None:
+    cwd = tmp_path / "inner"
+    cwd.mkdir()
+    for place in (tmp_path, cwd):
+        (place / "AGENTS.md").write_text(f"words of {place.name}")
+        (place / "AGENTS.md").chmod(0o644)
+    left = gather(Options(without_context=["AGENTS.md"]), str(cwd)).system_prompt
+    assert ("words of inner" in left, f"words of {tmp_path.name}" in left) == (False, True)
+    left = gather(Options(without_context=["../AGENTS.md"]), str(cwd)).system_prompt
+    assert ("words of inner" in left, f"words of {tmp_path.name}" in left) == (True, False)

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, PoolSaturated, UsageError
-from gateway.hooks import AgentBootstrap, Drop, MessageSeen
+from gateway.hooks import AgentBootstrap, Drop, LeaveOut, MessageSeen
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import Binding, RoleTables, RouterSettings, TelegramRoles
 from tests.gateway.world import open_world, telegram
@@ -290,6 +290,16 @@ async def test_bootstrap_hooks_add_to_the_system_prompt_once_for_a_profile(
         profile = await world.gateway.shelf.get("main", "default")
         assert "Mind the gap." in "\n".join(profile.hard_args)
         assert [(event.agent, event.role, event.workspace) for event in heard] == [("main", "default", profile.cwd)]
+
+
+async def test_bootstrap_hooks_may_take_context_files_away(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path, hooks={"agent:bootstrap": (leave_out,)}) as world:
+        profile = await world.gateway.shelf.get("main", "default")
+        assert profile.hard_args[-2:] == ("--without-context", f"{profile.cwd}/AGENTS.md")
+
+
+async def leave_out(_event: AgentBootstrap) -> LeaveOut:
+    return LeaveOut(("AGENTS.md",))
 
 
 async def test_a_profile_of_the_old_settings_is_not_kept_when_they_change_while_it_is_built(

@@ -11,7 +11,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from gateway.hook_runner import HookRunner
-from gateway.hooks import AgentBootstrap, Drop, GatewayLife, HookName, MessageSeen
+from gateway.hooks import AgentBootstrap, Drop, GatewayLife, HookName, LeaveOut, MessageSeen
 
 HELLO = MessageSeen(session="s", text="hello")
 START = GatewayLife(data_dir="/d")
@@ -84,9 +84,17 @@ async def test_texts_for_the_system_prompt_are_gathered(warnings: Warnings) -> N
     hooks = runner(
         warnings, "agent:bootstrap", lambda e: e.workspace, lambda _e: None, lambda _e: [" two\n", ""], lambda _e: [5]
     )
-    assert await hooks.bootstrap(BOOT) == ["/w", "two"]
+    assert await hooks.bootstrap(BOOT) == (["/w", "two"], [])
     assert len(warnings) == 1
-    assert "returned list, not texts or None" in warnings[0]
+    assert "returned list, not texts, a LeaveOut or None" in warnings[0]
+
+
+async def test_context_files_that_are_left_out_are_gathered_too(warnings: Warnings) -> None:
+    some = [lambda _e: ["one", LeaveOut(("b", "a"))], lambda _e: LeaveOut(("a",))]
+    assert await runner(warnings, "agent:bootstrap", *some).bootstrap(BOOT) == (["one"], ["a", "b"])
+    everything = runner(warnings, "agent:bootstrap", *some, lambda _e: LeaveOut())
+    assert await everything.bootstrap(BOOT) == (["one"], None)
+    assert warnings == []
 
 
 def raise_error(_event: object) -> None:

@@ -317,3 +317,18 @@ def test_the_roles_workspace_comes_before_the_agents() -> None:
     assert workspace_of(settings, "main", "coder") == "/r"
     assert workspace_of(settings, "main", "default") == "~/a"
     assert workspace_of(ProfilesSettings(), "main", "default") is None
+
+
+def test_context_files_are_left_out_one_by_one_or_all() -> None:
+    settings = ProfilesSettings(agents={"main": AgentSettings(), "p": AgentSettings(dialect="pi")})
+
+    def args(agent: str, left_out: list[str] | None) -> tuple[str, ...]:
+        return build_profile(settings, agent, "default", "/w", left_out=left_out).hard_args
+
+    assert args("main", []) == ()
+    assert args("main", ["AGENTS.md", "/AGENTS.md"]) == (
+        *("--without-context", "/w/AGENTS.md"),
+        *("--without-context", "/AGENTS.md"),
+    )
+    assert args("main", None) == args("p", None) == args("p", ["AGENTS.md"]) == ("--no-context-files",)
+    parse_options(["--mode", "rpc", *args("main", ["AGENTS.md"])])
