@@ -45,10 +45,11 @@ class WakeParams(msgspec.Struct, rename="camel"):
 
 
 class ResolveParams(msgspec.Struct):
-    """``exec.approval.resolve``."""
+    """``exec.approval.resolve``; ``seen``: what the end of a call says that is longer than what was shown of it."""
 
     id: str
     decision: Literal["allow-once", "deny"]
+    seen: str | None = None
 
 
 async def health(request: Request, _params: NoParams) -> Params:
@@ -112,5 +113,6 @@ async def wake(request: Request, params: WakeParams) -> Params:
 async def resolve(request: Request, params: ResolveParams) -> Params:
     """Decide about a tool call that awaits approval."""
     decision = "allow" if params.decision == "allow-once" else "deny"
-    await request.call("decide", {"call_id": params.id, "decision": decision})
+    seen = {} if params.seen is None else {"seen": params.seen}
+    await request.call("decide", {"call_id": params.id, "decision": decision, **seen})
     return {"ok": True}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from doors.websocket.shapes import milliseconds, present
+from wire.call_parts import CallPage
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
 
 __all__ = ["Moment", "Told", "assistant", "call_id_of", "chat_delta", "error_of", "picture", "tool_result"]
@@ -67,6 +68,14 @@ class _Call(msgspec.Struct):
 
 _FAILED = frozenset({"FAILED", "DENIED", "SEALED"})
 """States in which a call has ended without success."""
+
+
+class _Question(msgspec.Struct):
+    """``shown``: all of the call, or its beginning with how much of it is hidden."""
+
+    call: ToolCallView
+    reason: str | None = None
+    shown: CallPage | None = None
 
 
 class _Compaction(msgspec.Struct):
@@ -181,8 +190,16 @@ def _final(moment: Moment, event: _Done) -> dict[str, Any]:
 
 
 def _permission(moment: Moment, _kind: str, data: msgspec.Raw, _said: str | None) -> Iterable[Told]:
-    call = msgspec.json.decode(data, type=_Call).call
-    request = {"command": call.input_preview, "tool": call.name, "sessionKey": moment.session, "runId": moment.run_id}
+    question = msgspec.json.decode(data, type=_Question)
+    call, page = question.call, question.shown
+    command = [part.text for part in page.parts if part.name == "command"] if page is not None else []
+    request = {
+        "command": command[0] if command else call.input_preview,
+        "tool": call.name,
+        "sessionKey": moment.session,
+        "runId": moment.run_id,
+        **present(reason=question.reason, shown=page),
+    }
     return [_approval("requested", {"id": call.id, "request": request, "createdAtMs": milliseconds(moment.ts)})]
 
 
