@@ -220,7 +220,7 @@ def full_site(site: Site) -> Iterator[Site]:
     yield site
     site.call("abort", session="asks")
     for session in ("asks", "behind"):
-        site.call("sessions.reset", session=session)
+        site.call("sessions.reset", session=session, force=True)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 360)])
