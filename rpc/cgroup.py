@@ -12,29 +12,51 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
-__all__ = ["Cgroup", "OrphanGuarantee", "find_cgroup2", "orphan_guarantee"]
+__all__ = ["Cgroup", "OrphanGuarantee", "Place", "find_cgroup", "orphan_guarantee", "own_place"]
 
 _PREFIX = "pool-"
 
 
-def find_cgroup2(mountinfo: str, membership: str) -> Path | None:
-    """Where our own cgroup lies in the file system, from the texts of /proc/self/mountinfo and /proc/self/cgroup.
+class Place(NamedTuple):
+    """Where a cgroup lies in the file system, and where its hierarchy is mounted, the cgroup's parents in between."""
 
-    The hierarchy may be mounted anywhere (``/sys/fs/cgroup``, ``/sys/fs/cgroup/unified``), and only a part of it may
-    be (a container sees the mount's root as ``/``).
+    path: Path
+    mount: Path
+
+
+def find_cgroup(mountinfo: str, membership: str, controller: str = "") -> Place | None:
+    """Where our own cgroup lies, from the texts of /proc/self/mountinfo and /proc/self/cgroup.
+
+    In cgroup v2, or in the hierarchy of a ``controller`` of v1. It may be mounted anywhere (``/sys/fs/cgroup``,
+    ``/sys/fs/cgroup/unified``), and only a part of it may be (a container sees the mount's root as ``/``).
     """
-    own = next((line[3:] for line in membership.splitlines() if line.startswith("0::")), None)
+    own = next((path for names, path in _memberships(membership) if controller in names.split(",")), None)
     if own is None:
         return None
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
-        fields = left.split(" ")
-        if right.split(" ")[0] != "cgroup2" or len(fields) < 5:
+        fields, (kind, *options) = left.split(" "), right.split(" ")
+        is_it = controller in options[-1].split(",") if controller and options else kind == "cgroup2"
+        if not is_it or (controller and kind != "cgroup") or len(fields) < 5:
             continue
         root, mount = _unescape(fields[3]), _unescape(fields[4])
         if (Path("/") / own).is_relative_to(root):
-            return Path(mount) / Path(own).relative_to(root)
+            return Place(Path(mount) / Path(own).relative_to(root), Path(mount))
     return None
+
+
+def _memberships(membership: str) -> list[tuple[str, str]]:
+    """The controllers ("" in v2) and the path of each line."""
+    lines = [line.split(":", 2) for line in membership.splitlines()]
+    return [(line[1], line[2]) for line in lines if len(line) == 3]
+
+
+def own_place(controller: str = "") -> Place | None:
+    """Where our own cgroup lies; see ``find_cgroup``. None also where the system does not say."""
+    try:
+        return find_cgroup(_read("/proc/self/mountinfo"), _read("/proc/self/cgroup"), controller)
+    except OSError:
+        return None
 
 
 def _read(path: str) -> str:
@@ -58,11 +80,8 @@ class Cgroup:
     @classmethod
     def for_instance(cls, instance: str) -> Self | None:
         """Make the cgroup of a supervisor; None where cgroup v2, the rights or ``cgroup.kill`` are missing."""
-        try:
-            own = find_cgroup2(_read("/proc/self/mountinfo"), _read("/proc/self/cgroup"))
-        except OSError:
-            return None
-        return cls.make(own / f"{_PREFIX}{instance}") if own is not None else None
+        own = own_place()
+        return cls.make(own.path / f"{_PREFIX}{instance}") if own is not None else None
 
     @classmethod
     def left_by(cls, instance: str, path: Path) -> Self | None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from errors import WorkerStartFailed
+from rpc.memory_limit import offer_to_the_oom_killer
 from rpc.procfs import MARKER_VARIABLE
 from rpc.settings import RpcSettings
 
@@ -86,6 +87,7 @@ def start_process(spec: WorkerSpec) -> Started:
     except (OSError, ValueError, IndexError) as exc:
         _close(opened)
         raise _explained(spec, exc) from exc
+    offer_to_the_oom_killer(popen.pid)
     _close([child_in, child_out, child_err])
     for fd in (our_in, our_out, our_err):
         os.set_blocking(fd, False)

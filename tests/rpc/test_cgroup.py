@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc.cgroup import Cgroup, find_cgroup2, orphan_guarantee
+from rpc.cgroup import Cgroup, find_cgroup, orphan_guarantee
 
 PLAIN = "31 23 0:28 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw,nsdelegate\n"
 HYBRID = (
@@ -31,7 +31,17 @@ CONTAINER = "31 23 0:28 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
     ],
 )
 def test_our_cgroup_is_found_through_the_mounts(mountinfo: str, membership: str, found: str | None) -> None:
-    assert find_cgroup2(mountinfo, membership) == (Path(found) if found else None)
+    place = find_cgroup(mountinfo, membership)
+    assert (place and place.path) == (Path(found) if found else None)
+
+
+@pytest.mark.parametrize(
+    ("membership", "found"),
+    [("8:cpu,pids:/x/y\n0::/app\n", "/sys/fs/cgroup/pids/x/y"), ("0::/app\n", None), ("8:pids\n", None)],
+)
+def test_a_controller_of_the_first_version_has_a_hierarchy_of_its_own(membership: str, found: str | None) -> None:
+    place = find_cgroup(HYBRID, membership, "pids")
+    assert (place and (str(place.path), str(place.mount))) == (found and (found, "/sys/fs/cgroup/pids"))
 
 
 def test_a_directory_that_is_no_cgroup_is_refused_and_not_left_behind(tmp_path: Path) -> None:
