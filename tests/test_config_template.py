@@ -63,7 +63,9 @@ def test_keys_without_a_default_are_shown_with_an_example_that_is_accepted() -> 
     text = render_template(Settings)
     examples = re.compile(r"^# (\w+ = .*) \(unset by default\)$", re.MULTILINE)
     assert len(examples.findall(text)) >= 10
-    loaded = parse_settings(examples.sub(r"\1", text).replace('default = "..."', 'default = "default"'), NOWHERE)
+    examples_filled = examples.sub(r"\1", text).replace('default = "..."', 'default = "default"')
+    day = 'start = "08:00", end = "22:00", tz = "UTC"'
+    loaded = parse_settings(examples_filled.replace('start = "...", end = "...", tz = "..."', day), NOWHERE)
     assert loaded.agents["main"].timeout_seconds == 600.0
     assert loaded.agents["main"].tools == []
 

@@ -132,9 +132,8 @@ def test_what_to_type_about_a_call_can_be_copied(tmp_path: Path) -> None:
         command = supervisor.start("prompt", "-s", "it's alice", f"{tool('echo once >> made')} TELL")
         assert command.stderr is not None
         lines = iter(command.stderr)
-        while not next(lines).startswith("? needs your approval: exec echo once"):
-            pass
-        approve, deny = shlex.split(next(lines)), shlex.split(next(lines))
+        commands = (shlex.split(line) for line in lines if line.strip().startswith("pool "))
+        approve, deny = next(commands), next(commands)
         assert [words[:2] for words in (approve, deny)] == [["pool", "approve"], ["pool", "deny"]]
         assert supervisor.pool(*deny[1:]).returncode == 0
         err = command.communicate(timeout=20)[1]

@@ -51,6 +51,8 @@ ROUTES = {
 """Every way in and what it asks for; ``None``: it is open to all and tells nothing of anybody (or asks by itself)."""
 
 READ_METHODS = {
+    "approvals.list",
+    "approvals.show",
     *("ping", "status", "agents.list", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
     *("sessions.list", "sessions.get", "sessions.history", "workers.list", "waiting.list", "heartbeat.status"),
     *("cron.list", "cron.get"),
