@@ -121,6 +121,16 @@ class Fleet:
         session.worker = None
         self._state.requeue(session)
 
+    def unbind(self, session: Session) -> None:
+        """The session's conversation was never opened by its worker, which is free for any other."""
+        worker = session.worker
+        if worker is None:
+            return
+        self._start_parking(session, worker, "no_room")
+        worker.session = None
+        self.parked(session)
+        self.refresh(worker)
+
     def detach(self, session: Session) -> None:
         """The conversation is over: nothing of it binds its worker any longer."""
         worker = session.worker

@@ -166,6 +166,23 @@ class Leases:
             self._state.reject(waiter, error)
         self._prepared(worker)
 
+    def has_no_room(self, worker: Worker, error: PoolError) -> None:
+        """The disk has no room for the conversation: those who want it fail, and nothing is held against the worker.
+
+        One that has refused a new conversation has its earlier one, and is free. Of one that has refused to resume
+        nothing is known: it is replaced.
+        """
+        preparation, session = worker.preparation, worker.session
+        if preparation is None or session is None or not preparation.resetting:
+            raise UsageError(f"worker {worker.id} is not being reset", worker=worker.id)
+        for waiter in _ranked(preparation):
+            self._state.reject(waiter, error)
+        if preparation.resume_from is not None:
+            self._fleet.stop(worker, StopReason.RETIRED)
+            return
+        worker.preparation = None
+        self._fleet.unbind(session)
+
     def _prepared(self, worker: Worker) -> None:
         """Grant everybody who waited for this preparation; none left is fine, the binding stays."""
         state = self._state

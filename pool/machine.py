@@ -283,6 +283,9 @@ class PoolMachine:
         if kind is FailureKind.RECONCILE:
             self._leases.reconcile_failed(worker, failed.error)
             return
+        if kind is FailureKind.NO_ROOM:
+            self._leases.has_no_room(worker, failed.error)
+            return
         if worker.state is WorkerState.STARTING:
             kind = FailureKind.START
         self._leases.failed(worker, kind, failed.error)

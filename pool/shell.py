@@ -29,7 +29,7 @@ from pool.settings import PoolSettings
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
 from pool.stimuli import FailureKind, Stimulus
 from pool.tickets import Tickets
-from pool.worker import WorkerLauncher, put_conversation
+from pool.worker import WorkerLauncher, put_conversation, tells_full_disk
 from profiles import CapabilityProfile
 from wire.messages import SessionResult
 
@@ -368,7 +368,8 @@ class Pool:
             )
             self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, error))
         except PoolError as exc:
-            self._apply_if_alive(stimuli.WorkerFailed(life.id, failure, exc))
+            kind = FailureKind.NO_ROOM if tells_full_disk(exc) else failure
+            self._apply_if_alive(stimuli.WorkerFailed(life.id, kind, exc))
         else:
             life.conversation = Conversation(action.session, held)
             if held.sealed:  # no turn runs, in which the worker's own event would be heard

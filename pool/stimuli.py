@@ -164,6 +164,8 @@ class FailureKind(StrEnum):
     """A reset to a new conversation failed: the worker is killed."""
     RESUME = "resume"
     """The session's transcript could not be resumed: the worker is killed, the session's budget of 2 is charged."""
+    NO_ROOM = "no_room"
+    """A reset was refused because the disk is full: the request fails with the worker's words, the worker goes on."""
     RECONCILE = "reconcile"
     """Model or thinking level refused: the request fails with the worker's words, the worker goes on."""
     CRASHED = "crashed"

@@ -4,6 +4,7 @@ The interface names no pid, file or signal as a duty: a worker on another machin
 can tell besides (pid, memory, whether it was stopped by a signal) is optional.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -11,7 +12,7 @@ from typing import Protocol
 import msgspec
 import trio
 
-from errors import ProtocolViolation, ResumeFailed
+from errors import PoolError, ProtocolViolation, ResumeFailed, WorkerRefused
 from pool.actions import Reset
 from profiles.profile import CapabilityProfile, SoftArgs
 from rpc.cgroup import OrphanGuarantee
@@ -19,7 +20,7 @@ from rpc.client import RpcClient
 from rpc.endings import MAX_REASON
 from wire.messages import SessionResult, StateResult
 
-__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile", "told"]
+__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile", "tells_full_disk", "told"]
 
 
 _MAX_SEALED, _MAX_ID = 1_000, 256
@@ -124,6 +125,14 @@ async def _resume_conversation(client: RpcClient, transcript: str) -> SessionRes
         raise ResumeFailed(told(client, f"asked to resume {transcript}, the worker holds {held}"))
     sealed = [call[:_MAX_ID] for call in (resumed.sealed or [])[:_MAX_SEALED]]
     return SessionResult(state.session_id, transcript, sealed or msgspec.UNSET)
+
+
+_FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+
+
+def tells_full_disk(error: PoolError) -> bool:
+    """Whether a worker has refused because there is no room; each program has its own words around the system's."""
+    return isinstance(error, WorkerRefused) and _FULL_DISK.search(str(error)) is not None
 
 
 def told(client: RpcClient, words: str) -> str:

@@ -10,6 +10,7 @@ _MAGIC = b"SQLite format 3\0"
 _LOG_MAGICS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _LOG_HEADER_BYTES = 32
 _HEADER_BYTES = 100
+_VERSIONS = {1, 2}
 _FEW_ASIDE = 3
 
 
@@ -38,6 +39,8 @@ def damage_in_headers(path: Path) -> str | None:
         return "it is empty"
     if header and not header.startswith(_MAGIC):
         return "it is not an SQLite file"
+    if len(header) == _HEADER_BYTES and not _VERSIONS.issuperset(header[18:20]):
+        return "its header names a format that SQLite does not have"
     if header and not log and size < _size_in(header):
         return f"it is cut off: {size} bytes of {_size_in(header)}"
     return None

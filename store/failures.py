@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from errors import PoolError
 
-__all__ = ["REFUSED_ROW", "FileLost", "StoreUnusable", "is_damage"]
+__all__ = ["REFUSED_ROW", "FileLost", "StoreUnusable", "is_damage", "is_damage_found_by_reading"]
 
 REFUSED_ROW = (
     *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError),
@@ -14,6 +14,8 @@ REFUSED_ROW = (
 """The fault of a row, not of the disk: too large, or a text or number that SQLite cannot hold."""
 
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_NO_SUCH_THING = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
+_NO_TEXT = "Could not decode to UTF-8"
 _PRIMARY_CODE = 0xFF  # the low byte of an extended result code
 
 
@@ -41,5 +43,14 @@ class FileLost(sqlite3.OperationalError):
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether SQLite says that the file itself is broken, as opposed to a disk that refuses."""
+    return _code_of(error) in _DAMAGE
+
+
+def is_damage_found_by_reading(error: sqlite3.Error) -> bool:
+    """The same for an error met by a statement that is sound: there is no such table, or a text that is none."""
+    return is_damage(error) or _code_of(error) in _NO_SUCH_THING or str(error).startswith(_NO_TEXT)
+
+
+def _code_of(error: sqlite3.Error) -> int | None:
     code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & _PRIMARY_CODE in _DAMAGE
+    return None if code is None else code & _PRIMARY_CODE

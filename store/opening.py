@@ -6,18 +6,25 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from store.damage import burden_aside, damage_in_headers, journal, set_aside, sidecars
 from store.database import Connect, Database, connect_to, read_meta
-from store.failures import StoreUnusable, is_damage
-from store.records import Loaded, RunRow, RunState, SessionRow
-from store.schema import APPLICATION_ID, STEPS, migrate, version_of
+from store.failures import StoreUnusable, is_damage, is_damage_found_by_reading
+from store.records import DocumentRow, Loaded, RunRow, SessionRow
+from store.schema import APPLICATION_ID, STEPS, has_tables_of, migrate, version_of
 
 __all__ = ["SEQ_BLOCK", "Opened", "open_database"]
 
 SEQ_BLOCK = 10_000
 """So many seqs are reserved at a time."""
+
+_NO_VERSION = 100
+"""A file that claims to be of a version beyond is damaged."""
+
+Row = TypeVar("Row", SessionRow, RunRow, DocumentRow)
 
 _AFTER_A_CRASH = 1_000_000_000
 """Seqs passed over, for what a life gave out whose reservations could not be written."""
@@ -60,7 +67,7 @@ def _open(path: Path, clock: Callable[[], float], connect: Connect, steps: Seque
     if not _is_there(path):
         return _open_file(path, connect, steps, first_seq=1, aside=None)
     try:
-        _inspect(path, connect, len(steps))
+        _inspect(path, connect, steps)
         return _open_file(path, connect, steps)
     except _Damaged as exc:
         first_seq = max(int(clock() * _SEQS_PER_SECOND), _salvaged_seq(path, connect)) + 1
@@ -87,20 +94,26 @@ def _unfit(path: Path, file: Path, reason: str) -> StoreUnusable:
     return StoreUnusable(message, path=str(path))
 
 
-def _inspect(path: Path, connect: Connect, known: int) -> None:
+def _inspect(path: Path, connect: Connect, steps: Sequence[Sequence[str]]) -> None:
     """Raise _Damaged, or StoreUnusable for a file of a newer version, without changing a byte of it."""
     damage = damage_in_headers(path)
     if damage is not None:
         raise _Damaged(damage)
     with _damage_told(), closing(_connect_reading(path, connect)) as connection:
         version = version_of(connection)
-        ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    if not ours:
+        with _damage_of_reading_told():
+            ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+            is_sound = not ours or not 0 < version <= len(steps) or has_tables_of(connection, version, steps)
+    if not ours or version == 0:
         raise _Damaged("it is no store of this program, or its making was cut short")
-    if version > known:
+    if not 0 < version < _NO_VERSION:
+        raise _Damaged(f"its format is {version}, which no version of this program has")
+    if not is_sound:
+        raise _Damaged(f"its tables are not those of its format, {version}")
+    if version > len(steps):
         raise StoreUnusable(
             f"the store {path} was written by a newer version of this program (its format is {version}, "
-            f"the newest one known here is {known}); start that version, or use another data directory",
+            f"the newest one known here is {len(steps)}); start that version, or use another data directory",
             path=str(path),
         )
 
@@ -132,7 +145,18 @@ def _damage_told() -> Iterator[None]:
         if is_damage(exc):
             raise _Damaged(str(exc)) from exc
         raise
-    except ValueError as exc:
+
+
+@contextmanager
+def _damage_of_reading_told() -> Iterator[None]:
+    """The same around statements that only read what a sound file holds."""
+    try:
+        yield
+    except sqlite3.Error as exc:
+        if is_damage_found_by_reading(exc):
+            raise _Damaged(str(exc)) from exc
+        raise
+    except (TypeError, ValueError, OverflowError) as exc:
         raise _Damaged(f"it holds what cannot be read: {exc}") from exc
 
 
@@ -162,26 +186,34 @@ def _open_file(
 def _load(database: Database, steps: Sequence[Sequence[str]], first_seq: int | None, aside: str | None) -> Opened:
     connection = database.connection
     migrate(connection, steps)
-    was_clean = bool(read_meta(connection, "clean"))
-    if not was_clean:
-        _check(connection)
-    if first_seq is None:
-        first_seq = read_meta(connection, "reserved") + 1 + (0 if was_clean else _AFTER_A_CRASH)
+    with _damage_of_reading_told():
+        loaded = _read(connection, first_seq, aside)
+    first_seq = loaded.first_seq
     reserved = first_seq - 1 + SEQ_BLOCK
-    loaded = Loaded(
-        sessions=_sessions(connection),
-        runs=_runs(connection),
-        first_seq=first_seq,
-        set_aside=aside,
-        was_clean=was_clean,
-    )
-    _read_through_documents(connection)
     with database.transaction():
         if aside is not None:
             database.give_up(first_seq - 1)
         database.mark_open(reserved)
     database.refresh()
     return Opened(database, loaded, reserved)
+
+
+def _read(connection: sqlite3.Connection, first_seq: int | None, aside: str | None) -> Loaded:
+    was_clean = bool(read_meta(connection, "clean"))
+    if not was_clean:
+        _check(connection)
+    reserved, _, _ = (read_meta(connection, name) for name in ("reserved", "events", "gone"))
+    if not 0 <= reserved < _LARGEST_SEQ:
+        raise _Damaged(f"it has given out seqs up to {reserved}, which cannot be")
+    loaded = Loaded(
+        sessions=_sessions(connection),
+        runs=_runs(connection),
+        first_seq=reserved + 1 + (0 if was_clean else _AFTER_A_CRASH) if first_seq is None else first_seq,
+        set_aside=aside,
+        was_clean=was_clean,
+    )
+    _read_through_documents(connection)
+    return loaded
 
 
 def _check(connection: sqlite3.Connection) -> None:
@@ -194,17 +226,23 @@ def _sessions(connection: sqlite3.Connection) -> list[SessionRow]:
     columns = "key, agent, role, transcript, created_at, updated_at, data"
     rows = connection.execute(f"SELECT {columns} FROM sessions ORDER BY rowid")  # noqa: S608  # a literal
     names = columns.split(", ")
-    return [SessionRow(**dict(zip(names, row, strict=True))) for row in rows]
+    return [_row(SessionRow, dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _runs(connection: sqlite3.Connection) -> list[RunRow]:
     columns = "principal, session, run_id, body_hash, request, accepted_at, started_at, ended_at, outcome, state"
     rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")  # noqa: S608  # a literal
-    names = columns.split(", ")[:-1]
-    return [RunRow(state=RunState(row[-1]), **dict(zip(names, row[:-1], strict=True))) for row in rows]
+    names = columns.split(", ")
+    return [_row(RunRow, dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _read_through_documents(connection: sqlite3.Connection) -> None:
     """They are loaded later, by their owners; damage must be found while the file can still be set aside."""
-    for _ in connection.execute("SELECT kind, key, body FROM documents"):
-        pass
+    names = ("kind", "key", "body")
+    for row in connection.execute("SELECT kind, key, body FROM documents"):
+        _row(DocumentRow, dict(zip(names, row, strict=True)))
+
+
+def _row(kind: type[Row], columns: dict[str, Any]) -> Row:
+    """Raises ValueError where a column holds what no life of ours has written: SQLite keeps any type in any."""
+    return msgspec.convert(columns, kind, builtin_types=(bytes,))

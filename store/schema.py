@@ -1,9 +1,11 @@
 """The tables, as a list of steps from one version to the next. A step that has been released is never changed."""
 
+import re
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 
-__all__ = ["APPLICATION_ID", "STEPS", "migrate", "version_of"]
+__all__ = ["APPLICATION_ID", "STEPS", "has_tables_of", "migrate", "version_of"]
 
 APPLICATION_ID = 0x706F6F6C  # "pool", in the file's header: tells a store from any other SQLite file
 
@@ -33,6 +35,25 @@ STEPS: tuple[tuple[str, ...], ...] = (
 )
 """``meta``: clean = closed in good order, reserved = highest seq that may have been given out, events = rows of that
 table, gone = highest seq that has been given up."""
+
+
+_NAMED = re.compile(r"CREATE (?:TABLE|INDEX) (\w+)")
+
+
+def has_tables_of(connection: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = STEPS) -> bool:
+    """Whether tables and indexes are those that the first ``version`` steps make; others of no step's name may be.
+
+    Raises sqlite3.Error where the file cannot tell.
+    """
+    names = {name for step in steps for statement in step for name in _NAMED.findall(statement)}
+    found = _objects(connection)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
+        migrate(model, steps[:version])
+        return {each for each in found if each[1] in names} == _objects(model)
+
+
+def _objects(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    return set(connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -146,7 +146,8 @@ class MachineHistory(RuleBasedStateMachine):
         if not paper.ready:
             kind = FailureKind.START
         elif paper.resetting:
-            kind = FailureKind.RESUME if paper.resetting[1] is not None else FailureKind.RESET
+            refused = FailureKind.RESUME if paper.resetting[1] is not None else FailureKind.RESET
+            kind = choice.choice((refused, FailureKind.NO_ROOM))
         elif paper.reconciling:
             kind = FailureKind.RECONCILE
         else:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from errors import PoolError, WorkerError, WorkerExited, WorkerStartFailed
+from errors import PoolError, WorkerError, WorkerExited, WorkerRefused, WorkerStartFailed
 from pool import actions, stimuli
 from pool.actions import Action, StopReason
 from pool.machine import PoolMachine
@@ -205,6 +205,8 @@ class World:
             error = WorkerStartFailed(f"{worker} did not start", stderr_tail=stderr_tail, **details)
         if kind is FailureKind.RECONCILE:
             paper.reconciling = None
+        if kind is FailureKind.NO_ROOM:
+            error, paper.resetting = WorkerRefused(f"{worker} failed at {kind}: the disk is full"), None
         return self.tell(stimuli.WorkerFailed(worker, kind, error))
 
     def exit(self, worker: str) -> list[Action]:

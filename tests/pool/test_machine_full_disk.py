@@ -1,0 +1,100 @@
+"""A disk without room for another conversation: requests fail, workers and profiles are as good as before."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from errors import ProfileBroken, WorkerRefused
+from pool.stimuli import FailureKind
+from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
+from tests.pool.world import World, make_profile
+
+A = make_profile("a")
+
+
+def test_a_worker_that_has_no_room_for_a_conversation_stays_and_nothing_is_held_against_it() -> None:
+    world = World(max=1)
+    world.release(world.held("old", A))
+    requests = [world.acquire("new", A) for _ in range(2)]
+    world.fail("w1", FailureKind.NO_ROOM)
+    for request in requests:
+        assert isinstance(world.errors[request], WorkerRefused)
+        assert "the disk is full" in str(world.errors[request])
+    assert list(world.workers) == ["w1"]
+    again = world.acquire("new", A)
+    assert world.workers["w1"].resetting == ("new", None), "the first one to ask tries again, at once"
+    world.reset_done("w1")
+    assert again in world.holds
+
+
+def test_a_profile_whose_workers_have_never_had_room_is_not_broken() -> None:
+    world = World(max=1)
+    for _ in range(10):
+        request = world.acquire("s", A)
+        if not world.workers["w1"].ready:
+            world.ready("w1")
+        world.fail("w1", FailureKind.NO_ROOM)
+        assert isinstance(world.errors[request], WorkerRefused)
+    assert list(world.workers) == ["w1"]
+
+
+def test_a_session_that_has_no_room_to_be_resumed_can_be_resumed_as_often_as_is_needed() -> None:
+    world = World(max=1)
+    world.release(world.held("s", A))
+    world.release(world.held("other", A))
+    for _ in range(5):
+        request = world.acquire("s", A)
+        (name,) = world.workers
+        if not world.workers[name].ready:
+            world.ready(name)
+        world.fail(name, FailureKind.NO_ROOM)
+        assert isinstance(world.errors[request], WorkerRefused)
+        world.exit(name)
+    assert world.held("s", A)
+
+
+class Refusing(MemoryWorker):
+    """Begins no conversation, and says why in the words of its launcher."""
+
+    def answer(self, request: dict[str, Any], result: dict[str, Any] | None) -> None:
+        words = getattr(self.launcher, "words", "")
+        if request["method"] == "new_session" and words:
+            self.transport.say({"id": request["id"], "error": {"code": "transcript", "message": words}})
+        else:
+            super().answer(request, result)
+
+
+class FullDisk(MemoryLauncher):
+    kind = Refusing
+    words = "cannot write the transcript /t/1: No space left on device"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["cannot write /t: No space left on device", "ENOSPC: no space left on device", "Disk quota exceeded"],
+)
+async def test_workers_live_through_a_full_disk_and_serve_when_there_is_room(
+    autojump_clock: MockClock, words: str
+) -> None:
+    launcher = FullDisk()
+    launcher.words = words
+    async with make_pool(launcher) as pool:
+        for _ in range(10):
+            with pytest.raises(WorkerRefused, match=words.partition(":")[0]):
+                await say(pool, "s", "hello")
+        launcher.words = ""
+        begun = trio.current_time()
+        assert await say(pool, "s", "hello") == "hello"
+        assert trio.current_time() == begun
+    assert launcher.starts == ["w1"]
+
+
+async def test_a_worker_that_refuses_for_another_reason_is_replaced(autojump_clock: MockClock) -> None:
+    launcher = FullDisk()
+    launcher.words = "no"
+    async with make_pool(launcher) as pool:
+        with pytest.raises(ProfileBroken):
+            await say(pool, "s", "hello")
+    assert len(launcher.starts) > 1
