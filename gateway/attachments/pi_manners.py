@@ -7,7 +7,6 @@ import msgspec
 
 from errors import PoolError
 from gateway.attachments.manners import Kind, raw_object, why_garbage, without_id
-from rpc.pi.forwards import FORWARDED
 from rpc.raw import RawObject, text_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import Ready
@@ -49,9 +48,9 @@ class PiManners:
         return text_of(command, "type")
 
     def kind_of(self, command: RawObject) -> Kind:
-        """See ``Manners``."""
+        """See ``Manners``; a name that is not listed is pi's to know."""
         name = self.name_of(command)
-        return _KINDS.get(str(name), Kind.PLAIN) if name in FORWARDED else Kind.UNKNOWN
+        return Kind.UNKNOWN if name is None else _KINDS.get(name, Kind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
         """See ``Manners``."""
@@ -73,11 +72,11 @@ class PiManners:
         return _answer(None, _PARSE, f"Failed to parse command: {why}")
 
     def refusal(self, command: RawObject, error: PoolError) -> bytes:
-        """See ``Manners``; pi answers a command that it does not know without its id."""
+        """See ``Manners``."""
         told = command.get("type")
         if self.kind_of(command) is Kind.UNKNOWN:
             shown = "undefined" if told is None else self.name_of(command) or bytes(told).decode(errors="replace")
-            return _answer(None, told, f"Unknown command: {shown}")
+            return _answer(command.get("id"), told, f"Unknown command: {shown}")
         return _answer(command.get("id"), told, error.message)
 
     def farewell(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
