@@ -25,7 +25,7 @@ def parts_of(settings: Settings) -> AgentParts:
         profiles=settings,
         router=settings.router,
         prompts=settings.gateway_prompts,
-        woken=frozenset(name for name in settings.agent_names() if settings.heartbeat_of(name).enabled),
+        woken=frozenset(name for name in settings.agent_names() if settings.heartbeat_of(name).every),
         scheduled=frozenset(job.agent for job in settings.cron.jobs.values()),
     )
 

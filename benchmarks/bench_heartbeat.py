@@ -32,7 +32,6 @@ _SETTINGS = f"""
 max = 2
 {STREAMING_AGENT}
 [agents.defaults.heartbeat]
-enabled = true
 every = "1d"
 """
 
@@ -132,7 +131,7 @@ def _an_hour() -> list[Result]:
 
 async def _simulate(house: "_House") -> None:
     ports = BeatPorts(runs=house, events=house, alerts=house, monitor=house, wall=trio.current_time)
-    settings = HeartbeatSettings(enabled=True, every=Seconds(300))
+    settings = HeartbeatSettings(every=Seconds(300))
     heartbeat = await open_heartbeat(house, ports, {f"a{number}": settings for number in range(_MANY)})
     async with trio.open_nursery() as nursery:
         await nursery.start(heartbeat.run)

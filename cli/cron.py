@@ -32,7 +32,7 @@ _id = click.argument("job", metavar="JOB")
 def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
     """Scheduled jobs: add, list, look at, remove, run one now.
 
-    A job speaks in its session (mode main; the agent's heartbeat must be on), or is done in a session of its own, and
+    A job speaks in its session (mode main; the agent is woken for it), or is done in a session of its own, and
     what the agent answers there is delivered (mode isolated). Those of the settings file, [cron.jobs.NAME], are here
     too.
     """

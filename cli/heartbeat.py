@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 __all__ = ["heartbeat"]
 
 _EPILOG = """\b
-Turn them on in the settings file, for all agents or for one:
-  pool config set agents.defaults.heartbeat.enabled true
-  pool config set agents.main.heartbeat.every 30m
-  pool reload"""
+Heartbeats by the clock are off until they are set, for all agents or for one:
+  pool config set agents.defaults.heartbeat.every 30m
+  pool config set agents.main.heartbeat.every 1h
+  pool reload
+Ends of background commands and other events wake an agent also without them.
+To have them told with the session's next turn instead:
+  pool config set agents.defaults.heartbeat.wake false"""
 
 
 @click.group(

@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 _STYLES = {"alert": "yellow", "failed": "red", "refused": "red", "interrupted": "yellow", "ok": "green"}
 _WHY = {
-    "disabled": "its heartbeat is off; see: pool config set agents.{agent}.heartbeat.enabled true; pool reload",
+    "disabled": "it does not beat for this; see agents.{agent}.heartbeat in the settings: every, wake",
     "already-running": "a beat of it is under way",
     "outside-active-hours": "it is outside its active hours",
     "requests-in-flight": "its conversation is in a turn",
@@ -49,6 +49,7 @@ def heartbeats_view(agents: Sequence[Record], width: int, now: float | None = No
         Column("SKIPPED", lambda a: _skipped(a["last_skip"])),
         Column("WHEN", lambda a: _ago(_moment(a["last_skip"]), moment), right=True, optional=2),
         Column("WOKEN BY", lambda a: clean((a["last_beat"] or {}).get("reason", "-")), optional=4),
+        Column("EVENTS", lambda a: "wake" if a["wake"] else Text("wait", "dim"), optional=2),
         Column("BEATS", _beats, right=True, optional=1),
         Column("SAID", lambda a: clean((a["last_beat"] or {}).get("text", "-")), stretches=True, optional=3),
     ]
@@ -78,7 +79,7 @@ def beat_text(report: Record) -> Text:
 
 
 def _every(agent: Record) -> str | Text:
-    return span(agent["every"]) if agent["enabled"] else Text("off", "dim")
+    return span(agent["every"]) if agent["every"] else Text("off", "dim")
 
 
 def _next(agent: Record, now: float) -> str | Text:

@@ -18,7 +18,7 @@ __all__ = ["AgentParts", "ProfileShelf"]
 class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     """What decides how an agent is started: the parts of the settings that are not the gateway's own.
 
-    ``woken``: agents whose heartbeat is on; ``scheduled``: those that tasks of the settings are for.
+    ``woken``: agents that beat by the clock; ``scheduled``: those that tasks of the settings are for.
     """
 
     profiles: ProfilesSettings

@@ -14,7 +14,7 @@ class GatewayPrompts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     heartbeat: bool | None = None
     """What wakes an agent that nobody has written to, and how it says that all is well; unset = to those whose
-    heartbeat is on."""
+    heartbeat is on (``every``)."""
     cron: bool | None = None
     """Scheduled tasks; unset = to agents that have some in these settings, or whose heartbeat is on."""
     media: bool = True

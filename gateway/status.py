@@ -25,7 +25,7 @@ class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AutonomyFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it at one moment. ``heartbeats``: agents whose heartbeat is on; ``beating``: beats under way."""
+    """All of it at one moment. ``heartbeats``: agents that beat by the clock; ``beating``: beats under way."""
 
     heartbeats: int
     beating: int

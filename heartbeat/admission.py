@@ -11,6 +11,7 @@ from heartbeat.gates import Facts, Skip, SkipReason, decide
 from heartbeat.reasons import Reason
 from heartbeat.rota import Rota
 from heartbeat.run_ports import EventPort, PendingEvent, RunPort
+from heartbeat.settings import HeartbeatSettings
 from heartbeat.wake import Target
 
 __all__ = ["Admission", "Admitted", "Refused"]
@@ -56,16 +57,18 @@ class Admission:
     def _decide(self, target: Target, reason: Reason, wall: float, checklist: Checklist | None) -> Admitted | Refused:
         events = self._events.peek(target.session)
         problem = checklist.problem if checklist is not None else ""
-        decision = decide(self._facts(target, wall, events, checklist), reason, trio.current_time())
+        decision = decide(self._facts(target, reason, wall, events, checklist), reason, trio.current_time())
         if isinstance(decision, Skip):
             return Refused(decision.reason, problem, self._until(target, decision.reason, reason, wall, events))
         return Admitted(events, problem)
 
-    def _facts(self, target: Target, wall: float, events: Sequence[PendingEvent], checklist: Checklist | None) -> Facts:
+    def _facts(
+        self, target: Target, reason: Reason, wall: float, events: Sequence[PendingEvent], checklist: Checklist | None
+    ) -> Facts:
         member = self._rota.get(target.agent)
         due = self._rota.due_of(target.agent)
         return Facts(
-            enabled=member is not None and member.settings.enabled,
+            enabled=member is not None and _is_wanted(member.settings, reason),
             is_running=False,  # a target's beats come one after the other
             is_active_hour=member is None or member.window.is_active(wall),
             is_busy=self._runs.is_busy(target.session),
@@ -91,3 +94,12 @@ class Admission:
         if workspace is None:
             return Checklist(ChecklistState.MISSING)
         return await look(Path(workspace), limiter=self._readers)
+
+
+def _is_wanted(settings: HeartbeatSettings, reason: Reason) -> bool:
+    """Whether the settings have the agent beat for this reason; what an operator asks for needs no setting."""
+    if reason is Reason.MANUAL:
+        return True
+    if reason is Reason.INTERVAL:
+        return settings.every > 0
+    return settings.wake or (reason is Reason.RETRY and settings.every > 0)

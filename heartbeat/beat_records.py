@@ -82,13 +82,14 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How an agent stands. Times are Unix times, counts since the start of the supervisor.
 
-    ``every``: its own interval in seconds. ``next_due`` None = never by the clock. ``last_skip``: the latest beat that
+    ``every``: its own interval in seconds, 0 = none. ``wake``: events wake it. ``next_due`` None = never by the clock.
+    ``last_skip``: the latest beat that
     was not to be. ``paused``: until when the flood guard holds events, by session.
     """
 
     agent: str
-    enabled: bool
     every: float
+    wake: bool
     next_due: float | None
     running: tuple[str, ...]
     last_beat: BeatReport | None

@@ -120,7 +120,7 @@ class Beats:
                 session=target.session,
                 agent=target.agent,
                 run_id=f"{subject}-{attempt}",
-                text=compose(events, kind, texts),
+                text=compose(events, kind, texts, looks_around=settings.every > 0 or reason is Reason.MANUAL),
                 room_only=not events and reason not in ACTIONS,
                 timeout=float(settings.timeout),
             ),
@@ -262,7 +262,8 @@ def _subject(*parts: str) -> str:
 
 def _rest(settings: HeartbeatSettings, attempt: int) -> float:
     rounds = attempt // (settings.max_retries + 1)
-    return min(min(float(settings.every), _TRIED_ANEW) * 2.0 ** min(rounds, 32), _TRIED_SELDOM)
+    first = min(float(settings.every) or _TRIED_ANEW, _TRIED_ANEW)
+    return min(first * 2.0 ** min(rounds, 32), _TRIED_SELDOM)
 
 
 def _summary(events: Sequence[PendingEvent]) -> str:

@@ -43,7 +43,7 @@ Decision: TypeAlias = Go | Skip
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the target at this moment.
+    """What is known of the target at this moment. ``enabled``: the settings have it beat for this reason.
 
     ``next_due`` is on the clock of ``now``. ``checklist`` None = not looked at yet, which is no reason to skip: looking
     means reading a file, so a caller decides once without it, looks, and decides again with what is true by then.

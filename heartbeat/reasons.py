@@ -32,10 +32,10 @@ RANKS: Mapping[Reason, int] = {
     Reason.EXEC: 3,
     Reason.CRON: 3,
     Reason.HOOK: 3,
-    Reason.MANUAL: 3,
+    Reason.MANUAL: 4,
 }
 
-ACTIONS = frozenset(reason for reason, rank in RANKS.items() if rank == max(RANKS.values()))
+ACTIONS = frozenset(reason for reason, rank in RANKS.items() if rank >= RANKS[Reason.EXEC])
 """Somebody waits for what comes of it: an ordinary place in the pool's queue, and no spacing."""
 
 EVENT_REASONS = frozenset({Reason.WAKE, Reason.EXEC, Reason.CRON, Reason.HOOK})

@@ -133,7 +133,7 @@ class Rota:
 
     def _replan(self, member: Member, now: float, wall: float, last: float | None) -> None:
         self._drop(member.agent)
-        if not member.settings.enabled:
+        if not member.settings.every:
             return
         since = 0.0 if last is None else max(wall - last, 0.0)  # a clock that was set back makes nobody wait longer
         left = member.every - since
@@ -141,7 +141,7 @@ class Rota:
 
     def _plan(self, member: Member, due: float, now: float, wall: float) -> None:
         """Have the agent due at that time, or when its hours begin after that; never where they never do."""
-        if not member.settings.enabled:
+        if not member.settings.every:
             return
         then = wall + (due - now)
         start = member.window.next_start(then)

@@ -16,7 +16,7 @@ from heartbeat.ports import Documents
 from heartbeat.reasons import Reason, reason_of
 from heartbeat.rota import Member, Rota
 from heartbeat.settings import HeartbeatSettings
-from heartbeat.wake import FLOOD_BEATS, FLOOD_PAUSE, Begin, Busy, Failed, Paused, Target, WakeMachine
+from heartbeat.wake import FLOOD_BEATS, LONGEST_PAUSE, MOST_AN_HOUR, Begin, Busy, Failed, Paused, Target, WakeMachine
 
 __all__ = ["Heartbeat", "open_heartbeat"]
 
@@ -56,11 +56,11 @@ class Heartbeat:
     def wake(self, agent: str, reason: Reason = Reason.WAKE, session: str | None = None) -> bool:
         """Have the agent beat soon, in its own conversation unless another is named. Never blocks.
 
-        False = it is not woken: it is not configured, does not want to be told of finished commands, or too many are
-        to beat already. What it was to be told stays for its next turn.
+        False = it is not woken: it is not configured, its settings say so, or too many are to beat already. What it was
+        to be told stays for its next turn.
         """
         member = self._rota.get(agent)
-        if member is None or (reason is Reason.EXEC and not member.settings.notify_on_exit):
+        if member is None or not member.settings.wake:
             return False
         return self._request(_target(member, session), reason)
 
@@ -88,10 +88,10 @@ class Heartbeat:
             del self._told_skips[name]
         self._rearm()
 
-    def is_enabled(self, agent: str) -> bool:
-        """Whether the agent is configured and its heartbeat is on: whether wakes come to anything."""
+    def is_woken(self, agent: str) -> bool:
+        """Whether events wake the agent: it is configured, and its settings do not say otherwise."""
         member = self._rota.get(agent)
-        return member is not None and member.settings.enabled
+        return member is not None and member.settings.wake
 
     # --- status -------------------------------------------------------------------------------------------------------
 
@@ -100,9 +100,9 @@ class Heartbeat:
         return [self._status(member) for member in self._rota.members().values()]
 
     def figures(self) -> tuple[int, int]:
-        """How many agents' heartbeats are on, and how many beats are under way."""
-        enabled = sum(member.settings.enabled for member in self._rota.members().values())
-        return enabled, sum(map(len, self._running.values()))
+        """How many agents beat by the clock, and how many beats are under way."""
+        by_the_clock = sum(member.settings.every > 0 for member in self._rota.members().values())
+        return by_the_clock, sum(map(len, self._running.values()))
 
     def _find(self, agent: str) -> Member:
         member = self._rota.get(agent)
@@ -116,8 +116,8 @@ class Heartbeat:
         due, record = self._rota.due_of(agent), self._book.record(agent)
         return AgentStatus(
             agent=agent,
-            enabled=member.settings.enabled,
             every=member.every,
+            wake=member.settings.wake,
             next_due=None if due is None else wall + due - trio.current_time(),
             running=tuple(self._running.get(agent, ())),
             last_beat=record.last,
@@ -237,8 +237,8 @@ class Heartbeat:
         self._book.keep_pause(target, wall + until - now, wall)
         self._tell_error(
             target,
-            f"agent {target.agent} beat {FLOOD_BEATS} times within a minute in {target.session}: what wakes it may "
-            f"be its own doing; events wake it again in {until - now:g} s",
+            f"agent {target.agent} beat {FLOOD_BEATS} times within a minute, or {MOST_AN_HOUR} times within an hour, "
+            f"in {target.session}: what wakes it may be its own doing; events wake it again in {until - now:.0f} s",
         )
         if self._is_due(target):
             self._request(target, Reason.INTERVAL)  # that much it may, whatever else is held back
@@ -275,7 +275,7 @@ class Heartbeat:
         for agent in self._rota.members():
             for session, until in self._book.record(agent).paused.items():
                 if until > wall:
-                    self._machine.pause(Target(agent, session), now + min(until - wall, FLOOD_PAUSE), now)
+                    self._machine.pause(Target(agent, session), now + min(until - wall, LONGEST_PAUSE), now)
         for begun in self._book.all_begun():
             if not begun.has_failed:
                 self._ports.events.claim(begun.target.session, begun.events)

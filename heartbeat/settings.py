@@ -28,18 +28,18 @@ class ActiveHours(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Agents that look after things by themselves. Each key can be set again in [agents.NAME.heartbeat]."""
 
-    enabled: bool = False
-    """Off until it is asked for: every beat is a turn of the model."""
-    every: Seconds = Seconds(300)
-    """At least ``"1m"``; each agent's own is up to 10 % shorter or longer, so that not all beat at once."""
+    every: Seconds = Seconds(0)
+    """How often an agent looks around by itself, ``"1m"`` at the least; 0 = never: each time is a turn of the model.
+    Each agent's own interval is up to 10 % shorter or longer, so that not all beat at once."""
+    wake: bool = True
+    """Events wake the agent: a background command or a delegated task ends, a scheduled task is due, ``pool events
+    inject``. If not, they are told with the session's next turn. At most 30 times an hour in one session."""
     active_hours: ActiveHours | None = None
     """Unset = at any hour."""
     target: str = "last"
     """Who is told: ``last`` = where the session last spoke, ``none``, or ``CHANNEL:PEER``."""
     ack_max_chars: int = 300
     """So many characters beside HEARTBEAT_OK still count as nothing to tell."""
-    notify_on_exit: bool = True
-    """A background command that finishes wakes the agent; if not, the next turn sees it."""
     skip_when_busy: bool = True
     """A beat gives way to a turn of its session, and is tried again a second later; if not, it waits in the queue."""
     timeout: Seconds = Seconds(60)
@@ -65,12 +65,11 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class HeartbeatOverrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``[agents.NAME.heartbeat]``: what an agent has otherwise than the defaults; unset = as there."""
 
-    enabled: bool | None = None
     every: Seconds | None = None
+    wake: bool | None = None
     active_hours: ActiveHours | None = None
     target: str | None = None
     ack_max_chars: int | None = None
-    notify_on_exit: bool | None = None
     skip_when_busy: bool | None = None
     timeout: Seconds | None = None
     max_retries: int | None = None
@@ -95,8 +94,8 @@ def effective(defaults: HeartbeatSettings, own: HeartbeatOverrides | None) -> He
 
 def _check(settings: HeartbeatSettings | HeartbeatOverrides) -> None:
     every, timeout = settings.every, settings.timeout
-    if every is not None and every < _SHORTEST:
-        msg = f'every = {every!r} is too often; the shortest is "1m", and enabled = false turns heartbeats off'
+    if every is not None and 0 < every < _SHORTEST:
+        msg = f'every = {every!r} is too often; the shortest is "1m", and every = 0 turns heartbeats off'
         raise ValueError(msg)
     if timeout is not None and not 0 < timeout <= _LONGEST_TIMEOUT:
         msg = f'timeout = {timeout!r} is no time for a beat; write something from "1s" to "1d"'

@@ -17,6 +17,8 @@ from heartbeat.timetable import Timetable
 __all__ = [
     "FLOOD_BEATS",
     "FLOOD_PAUSE",
+    "LONGEST_PAUSE",
+    "MOST_AN_HOUR",
     "Action",
     "Begin",
     "Busy",
@@ -38,6 +40,10 @@ SPACING = 30.0
 FLOOD_BEATS = 5
 FLOOD_WINDOW = 60.0
 FLOOD_PAUSE = 300.0
+MOST_AN_HOUR = 30
+"""Beats of one target that events asked for; beyond these, events pause until the hour is over. They wake by default,
+and an agent whose beats start the commands that wake it would go on for ever, at any speed."""
+LONGEST_PAUSE = 3600.0
 MOST_RUNNING = 256
 """Beats at once; what an operator asked for does not count."""
 MOST_TARGETS = 100_000
@@ -103,7 +109,17 @@ End: TypeAlias = Ran | Skipped | Busy | Postponed | Failed
 class _State:
     """One target. ``pending`` waits for its time, ``held`` for the end of a pause, ``running`` has begun."""
 
-    __slots__ = ("began_at", "failures", "held", "latest", "paused_until", "pending", "ready_at", "running")
+    __slots__ = (
+        "began_at",
+        "failures",
+        "for_events",
+        "held",
+        "latest",
+        "paused_until",
+        "pending",
+        "ready_at",
+        "running",
+    )
 
     def __init__(self) -> None:
         self.pending: Reason | None = None
@@ -114,6 +130,8 @@ class _State:
         self.began_at = -math.inf
         self.latest: deque[float] = deque(maxlen=FLOOD_BEATS)
         """When the latest beats began that were no mere skips."""
+        self.for_events: deque[float] = deque(maxlen=MOST_AN_HOUR)
+        """The same for those that events asked for."""
         self.failures = 0
 
     def spaced(self) -> float:
@@ -121,9 +139,25 @@ class _State:
         begun = self.latest[-1] if self.latest else -math.inf
         return SPACING + (begun if self.running is None else self.began_at)
 
-    def is_flooding(self, now: float) -> bool:
-        """Whether one more beat would be too many."""
-        return len(self.latest) == FLOOD_BEATS and now - self.latest[0] < FLOOD_WINDOW
+    def flooded_until(self, now: float) -> float | None:
+        """Until when event wakes pause where one more beat would be too many; None = it would not."""
+        if len(self.latest) == FLOOD_BEATS and now - self.latest[0] < FLOOD_WINDOW:
+            return now + FLOOD_PAUSE
+        if len(self.for_events) == MOST_AN_HOUR and now - self.for_events[0] < LONGEST_PAUSE:
+            return max(self.for_events[0] + LONGEST_PAUSE, now + FLOOD_PAUSE)
+        return None
+
+    def counts_until(self, now: float) -> float:
+        """Until when it matters what has been."""
+        beats = self.latest[-1] + FLOOD_WINDOW if self.latest else now
+        asked = self.for_events[-1] + LONGEST_PAUSE if self.for_events else now
+        return max(beats, asked, self.paused_until)
+
+    def note_beat(self, reason: Reason) -> None:
+        """The beat that has ended was one, and no mere skip."""
+        self.latest.append(self.began_at)
+        if reason in EVENT_REASONS:
+            self.for_events.append(self.began_at)
 
     def expect(self, reason: Reason, ready_at: float) -> None:
         """Let the next beat be for this too, and no later than that."""
@@ -219,7 +253,7 @@ class WakeMachine:
         state.running = None
         self._running -= reason is not Reason.MANUAL
         if isinstance(end, Ran | Failed):  # the others cost nothing
-            state.latest.append(state.began_at)
+            state.note_beat(reason)
         self._conclude(state, reason, end, now)
         self._reschedule(target, state, now)
 
@@ -233,8 +267,9 @@ class WakeMachine:
         reason = state.pending
         assert reason is not None  # noqa: S101 - whoever is due has something pending, or had it held until now
         state.pending = None
-        if reason in EVENT_REASONS and state.is_flooding(now):
-            state.held, state.paused_until = stronger(state.held, reason), now + FLOOD_PAUSE
+        flooded_until = state.flooded_until(now) if reason in EVENT_REASONS else None
+        if flooded_until is not None:
+            state.held, state.paused_until = stronger(state.held, reason), flooded_until
             actions.append(Paused(target, state.paused_until))
             self._reschedule(target, state, now)
         else:
@@ -264,7 +299,7 @@ class WakeMachine:
         self._forget_rested(now)
         state = self._states.get(target)
         if state is None:
-            if len(self._states) >= self._most_targets:
+            if len(self._states) >= self._most_targets and not self._forget_one():
                 text = f"{len(self._states)} sessions have a heartbeat before them; {target.session} is refused one"
                 raise PoolSaturated(text, session=target.session, retry_after=FLOOD_WINDOW)
             state = self._states[target] = _State()
@@ -289,9 +324,16 @@ class WakeMachine:
             self._rest(target, state, now)
 
     def _rest(self, target: Target, state: _State, now: float) -> None:
-        until = max(state.latest[-1] + FLOOD_WINDOW if state.latest else now, state.paused_until)
-        self._resting[target] = until
+        self._resting[target] = state.counts_until(now)
         self._forget_rested(now)
+
+    def _forget_one(self) -> bool:
+        """Forget what the longest resting target had behind it, for one that has something before it."""
+        if not self._resting:
+            return False
+        target, _ = self._resting.popitem(last=False)
+        del self._states[target]
+        return True
 
     def _forget_rested(self, now: float) -> None:
         """Whoever has nothing before them and nothing behind them that counts is nobody special any more."""

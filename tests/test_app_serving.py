@@ -179,7 +179,7 @@ async def test_heartbeats_jobs_and_webhooks_hold_at_once_and_agents_learn_what_a
         before = await place.world.gateway.shelf.get("main", "default")
         settings = Settings(
             pool=FEW,
-            heartbeat=HeartbeatSettings(enabled=True),
+            heartbeat=HeartbeatSettings(every=Seconds(300)),
             cron=CronSettings(jobs={"tidy": CronJobSettings(text="tidy up", every=Seconds(3600))}),
             delivery=DeliverySettings(webhooks={"ops": WebhookSettings(url="http://h/", secret="0123456789abcdef")}),
         )
@@ -201,7 +201,7 @@ async def test_a_webhook_whose_secret_is_not_there_is_refused_and_changes_nothin
     async with serving(tmp_path, Settings(pool=FEW)) as place:
         wanted = Settings(
             pool=PoolSettings(min=0, max=3),
-            heartbeat=HeartbeatSettings(enabled=True),
+            heartbeat=HeartbeatSettings(every=Seconds(300)),
             delivery=DeliverySettings(webhooks={"ops": hook}),
         )
         with pytest.raises(UsageError, match="NOT_SET_ANYWHERE"):

@@ -15,15 +15,15 @@ FILE = Path("/nowhere/pool.toml")
 
 def test_an_agents_own_heartbeat_comes_before_that_of_all() -> None:
     text = (
-        '[agents.defaults.heartbeat]\nenabled = true\nevery = "10m"\n'
+        '[agents.defaults.heartbeat]\nevery = "10m"\n'
         '[agents.ops]\nmodel = "m"\n[agents.ops.heartbeat]\nevery = "1h"\ntarget = "stdout"\n'
-        "[agents.quiet.heartbeat]\nenabled = false\n"
+        "[agents.quiet.heartbeat]\nevery = 0\nwake = false\n"
     )
     settings = parse_settings(text, FILE)
     assert settings.agent_names() == ["main", "ops", "quiet"]
-    assert settings.heartbeat_of("main") == HeartbeatSettings(enabled=True, every=Seconds(600))
-    assert settings.heartbeat_of("ops") == HeartbeatSettings(enabled=True, every=Seconds(3600), target="stdout")
-    assert settings.heartbeat_of("quiet") == HeartbeatSettings(enabled=False, every=Seconds(600))
+    assert settings.heartbeat_of("main") == HeartbeatSettings(every=Seconds(600))
+    assert settings.heartbeat_of("ops") == HeartbeatSettings(every=Seconds(3600), target="stdout")
+    assert settings.heartbeat_of("quiet") == HeartbeatSettings(every=Seconds(0), wake=False)
     assert settings.heartbeat_of("nobody") == settings.heartbeat
 
 

@@ -47,7 +47,7 @@ class GatewayEvents:
 class Waker:
     """Wakes whoever is to be told something, as soon as it is queued.
 
-    An agent whose heartbeat is off is not woken: what is queued for it is told with the next turn of its session.
+    An agent whose settings say ``wake = false`` is not: what is queued is told with its session's next turn.
     """
 
     def __init__(self, gateway: Gateway, heartbeat: Heartbeat) -> None:
@@ -57,7 +57,7 @@ class Waker:
     def heard(self, event: SystemEvent) -> None:
         """An event has been queued."""
         agent = agent_of(self._gateway, event.session)
-        if agent is not None and self._heartbeat.is_enabled(agent):
+        if agent is not None:
             self._heartbeat.wake(agent, reason_of(event.kind), event.session)
 
 
@@ -76,10 +76,10 @@ class GatewayVoice:
                 f"session {session} is agent {owner}'s, and the task is agent {agent}'s, who would not hear of it "
                 f'there; name a session of {agent}\'s, or give the task agent = "{owner}"'
             )
-        if not self._heartbeat.is_enabled(agent):
+        if not self._heartbeat.is_woken(agent):
             raise UsageError(
-                f"the heartbeat of agent {agent} is off, so that nothing wakes it for a task of mode main; set "
-                f'agents.{agent}.heartbeat.enabled = true, or give the task mode = "isolated"'
+                f"events do not wake agent {agent}, so that a task of mode main is not begun; set "
+                f'agents.{agent}.heartbeat.wake = true, or give the task mode = "isolated"'
             )
         self._gateway.system_events.inject(session, text, kind=EventKind.CRON, context=context)
 

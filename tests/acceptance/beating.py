@@ -33,7 +33,6 @@ _SETTINGS = """
 dm_scope = "per-channel-peer"
 
 [agents.defaults.heartbeat]
-enabled = true
 every = "1h"
 retry_delay = "100ms"
 """

@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,18 @@ from tests.acceptance.builds import Build, following
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
 pytestmark = pytest.mark.process
+
+NO_WAKES = "[agents.defaults.heartbeat]\nwake = false\n"
+"""Events are told with the next turn, so that the test decides when."""
+
+
+@contextmanager
+def untroubled_supervisor(data_dir: Path, *flags: str) -> Iterator[Supervisor]:
+    """A supervisor whose agents are woken by nothing."""
+    settings = data_dir / "pool.toml"
+    settings.write_text(NO_WAKES)
+    with running_supervisor(data_dir, "--config", str(settings), *flags) as supervisor:
+        yield supervisor
 
 
 def begin(supervisor: Supervisor, build: Build, session: str = "alice") -> None:
@@ -38,7 +52,7 @@ def told(supervisor: Supervisor, session: str = "alice") -> list[str]:
 
 def test_the_end_of_a_build_is_told_at_once_and_with_the_next_turn_and_with_no_other(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path, "--max", "2") as supervisor:
+    with untroubled_supervisor(tmp_path, "--max", "2") as supervisor:
         with following(supervisor, "exec_exit") as events:
             begin(supervisor, build)
             supervisor.prompt("bob", "hello")
@@ -60,7 +74,7 @@ def test_the_end_of_a_build_is_told_at_once_and_with_the_next_turn_and_with_no_o
 def test_an_aborted_turn_spares_the_build(tmp_path: Path) -> None:
     build = Build(tmp_path)
     settings = tmp_path / "pool.toml"
-    settings.write_text('[rpc]\nabort_grace = "20s"\n')
+    settings.write_text(f'{NO_WAKES}[rpc]\nabort_grace = "20s"\n')
     with running_supervisor(tmp_path, "--config", str(settings)) as supervisor:
         begin(supervisor, build)
         turn = supervisor.start("prompt", "-s", "alice", "HANG")
@@ -77,7 +91,7 @@ def test_an_aborted_turn_spares_the_build(tmp_path: Path) -> None:
 
 def test_a_build_that_ends_within_a_turn_is_told_once_and_for_the_turn_after_it(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path) as supervisor, following(supervisor, "exec_exit", "done") as events:
+    with untroubled_supervisor(tmp_path) as supervisor, following(supervisor, "exec_exit", "done") as events:
         begin(supervisor, build)
         assert next(events)["type"] == "done"
         turn = supervisor.start("prompt", "-s", "alice", "HANG")
@@ -93,26 +107,26 @@ def test_a_build_that_ends_within_a_turn_is_told_once_and_for_the_turn_after_it(
 
 def test_a_supervisor_that_is_killed_before_the_next_turn_has_kept_the_event(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         with following(supervisor, "exec_exit") as events:
             begin(supervisor, build)
             build.end()
             summary = next(events)["data"]["summary"]
         supervisor.process.kill()
         supervisor.wait()
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         assert pending(supervisor) == [summary]
         supervisor.prompt("alice", "what now?")
         supervisor.process.kill()
         supervisor.wait()
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         assert pending(supervisor) == []
         assert told(supervisor) == [f"[SYSTEM] {summary}"]
 
 
 def test_a_worker_that_is_killed_tells_that_the_build_died_with_it(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         begin(supervisor, build)
         (worker,) = [worker for worker in supervisor.status()["workers"] if worker["background"]]
         with following(supervisor, "exec_lost") as events:
@@ -126,9 +140,9 @@ def test_a_worker_that_is_killed_tells_that_the_build_died_with_it(tmp_path: Pat
 
 
 def test_what_is_injected_from_a_terminal_is_told(tmp_path: Path) -> None:
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         done = supervisor.pool("events", "inject", "-s", "alice", "the bell rang")
-        assert (done.returncode, done.stdout) == (0, "alice is told with its next turn\n")
+        assert (done.returncode, done.stdout) == (0, "alice is told\n")
         assert "the bell rang" in supervisor.pool("events", "peek", "-s", "alice").stdout
         supervisor.prompt("alice", "hello")
         assert told(supervisor) == ["[SYSTEM] the bell rang"]
@@ -137,7 +151,8 @@ def test_what_is_injected_from_a_terminal_is_told(tmp_path: Path) -> None:
 def test_the_output_of_an_ended_background_command_is_read_on_another_worker(tmp_path: Path) -> None:
     build = Build(tmp_path)
     settings = tmp_path / "pool.toml"
-    settings.write_text('[agents.main]\n[agents.other]\npermission_mode = "readonly"\n')  # no worker serves both
+    other = '[agents.main]\n[agents.other]\npermission_mode = "readonly"\n'  # no worker serves both
+    settings.write_text(NO_WAKES + other)
     with running_supervisor(tmp_path, "--max", "2", "--config", str(settings)) as supervisor:
         begin(supervisor, build)
         (first,) = [worker for worker in supervisor.status()["workers"] if worker["background"]]
@@ -159,7 +174,7 @@ def test_the_output_of_an_ended_background_command_is_read_on_another_worker(tmp
 
 def test_a_command_that_died_with_its_worker_is_listed_as_lost(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         begin(supervisor, build)
         (worker,) = [worker for worker in supervisor.status()["workers"] if worker["background"]]
         os.kill(worker["pid"], signal.SIGKILL)
@@ -171,7 +186,7 @@ ENDLESS = 'TOOL:exec {"command": "echo begun; sleep 600", "yield_ms": 200, "time
 
 
 def test_a_pool_of_two_with_two_endless_background_commands_still_serves_a_third_session(tmp_path: Path) -> None:
-    with running_supervisor(tmp_path, "--max", "2") as supervisor:
+    with untroubled_supervisor(tmp_path, "--max", "2") as supervisor:
         for session in ("alice", "bob"):
             assert "still runs in the background" in supervisor.prompt(session, ENDLESS)
         assert background(supervisor) == {"alice": 1, "bob": 1}
@@ -189,12 +204,12 @@ def test_a_pool_of_two_with_two_endless_background_commands_still_serves_a_third
 
 def test_a_session_is_told_that_its_build_died_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         begin(supervisor, build)
         supervisor.prompt("bob", "hello")
         supervisor.process.kill()
         supervisor.wait()
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         assert not build.is_alive
         (text,) = pending(supervisor)
         listed = supervisor.prompt("alice", 'TOOL:process {"action": "list"} TELL')
@@ -210,7 +225,7 @@ def test_a_session_is_told_that_its_build_died_with_a_supervisor_that_was_killed
 
 def test_a_new_conversation_ends_no_build_in_silence(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    with running_supervisor(tmp_path) as supervisor:
+    with untroubled_supervisor(tmp_path) as supervisor:
         begin(supervisor, build)
         answer = supervisor.prompt("alice", "/new")
         assert answer.startswith("Nothing is changed: ")

@@ -103,12 +103,11 @@ def test_a_build_that_ends_while_its_session_is_busy_is_told_after_the_turn(tmp_
 
 def test_an_agent_whose_heartbeat_is_off_is_told_with_its_next_turn(tmp_path: Path) -> None:
     build = Build(tmp_path)
-    off = "[agents.main.heartbeat]\nenabled = false"
+    off = "[agents.main.heartbeat]\nevery = 0\nwake = false"
     with beating_supervisor(tmp_path, TELL, off) as supervisor, following(supervisor, "exec_exit") as events:
         say(supervisor, build.prompt)
         build.end()
         summary = next(events)["data"]["summary"]
-        assert beat(supervisor)["skipped"] == "disabled"
         assert f"[SYSTEM] {summary}" in say(supervisor, "what now?")
         assert (alerts(supervisor), pending(supervisor)) == ([], [])
 
@@ -192,7 +191,7 @@ workspace = "{tmp_path / "own"}"
 prompt = "ECHO:The disk is full."
 
 [agents.main.heartbeat]
-enabled = false
+every = 0
 """
     with beating_supervisor(tmp_path, more=own) as supervisor:
         supervisor.prompt("one", "hello")

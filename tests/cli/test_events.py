@@ -32,7 +32,7 @@ def test_without_options_it_follows_all_from_now_on(bench: Bench) -> None:
 
 def test_what_is_injected_is_told_with_the_next_turn(bench: Bench) -> None:
     result = bench.run("events", "inject", "-s", "ada", "--kind", "channel", "the bell rang")
-    assert (result.stdout, result.exit_code) == ("ada is told with its next turn\n", 0)
+    assert (result.stdout, result.exit_code) == ("ada is told\n", 0)
     asked = {"session": "ada", "kind": "channel", "text": "the bell rang"}
     assert bench.pool.calls == [("events.inject", asked)]
     assert bench.json("events", "inject", "-s", "ada", "the bell rang") == {"session": "ada", "event": EVENT}

@@ -24,7 +24,7 @@ BEAT = {
 AGENTS: list[dict[str, Any]] = [
     {
         "agent": "main",
-        "enabled": True,
+        "wake": True,
         "every": 290.0,
         "next_due": NOW + 165,
         "running": [],
@@ -36,8 +36,8 @@ AGENTS: list[dict[str, Any]] = [
     },
     {
         "agent": "ops",
-        "enabled": False,
-        "every": 300.0,
+        "wake": False,
+        "every": 0.0,
         "next_due": None,
         "running": [],
         "warning": "",
@@ -48,7 +48,7 @@ AGENTS: list[dict[str, Any]] = [
     },
     {
         "agent": "night-watch",
-        "enabled": True,
+        "wake": True,
         "every": 60.0,
         "next_due": NOW,
         "running": ["s"],
@@ -130,6 +130,8 @@ def test_each_agent_has_a_line_with_what_matters_at_any_width(width: int) -> Non
 def test_a_wide_terminal_has_what_was_said_and_how_often() -> None:
     shown = draw(heartbeats_view(AGENTS, 140, NOW), 140)
     assert "6 (2 told)" in shown
+    assert "wake" in rows(shown)["main"]
+    assert "wait" in rows(shown)["ops"]
     assert "The disk is full." in shown
 
 

@@ -24,7 +24,7 @@ WELL = "say The build went well."
 def on(**changes: Any) -> AutonomySettings:
     """Agents main and ops with a heartbeat that never comes by itself while a test lasts."""
     settings = HeartbeatSettings(
-        **{"enabled": True, "every": Seconds(86_400), "exec_prompt": WELL, "prompt": "say HEARTBEAT_OK", **changes}
+        **{"every": Seconds(86_400), "exec_prompt": WELL, "prompt": "say HEARTBEAT_OK", **changes}
     )
     return AutonomySettings(heartbeats={"main": settings, "ops": settings})
 
@@ -138,7 +138,7 @@ async def test_what_ends_in_the_night_is_told_first_thing_in_the_morning(
 async def test_an_agent_whose_heartbeat_is_off_is_told_with_the_next_turn(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with open_world(tmp_path, autonomy=on(enabled=False)) as world:
+    async with open_world(tmp_path, autonomy=on(every=Seconds(0), wake=False)) as world:
         await world.ask("background")
         end_command(world.launcher.workers[0])
         await settle(6 * 86_400)
@@ -224,7 +224,7 @@ async def test_an_event_during_a_beat_is_told_by_another_one(tmp_path: Path, aut
 async def test_a_worker_that_dies_under_a_turn_is_told_the_same_by_the_next_one(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
-    async with open_world(tmp_path, autonomy=on(enabled=False)) as world:
+    async with open_world(tmp_path, autonomy=on(every=Seconds(0), wake=False)) as world:
         await inject(world, BUILT, kind="exec")
         run = await world.begin("hang", retry_safe=True)
         world.launcher.running("hang").die()
@@ -322,13 +322,13 @@ async def test_a_job_speaks_in_its_session_when_it_is_due(tmp_path: Path, autoju
 
 
 async def test_a_job_that_nobody_would_hear_says_what_to_set(tmp_path: Path, autojump_clock: MockClock) -> None:
-    settings = msgspec.structs.replace(on(enabled=False), cron=jobs(every=Seconds(3600)))
+    settings = msgspec.structs.replace(on(every=Seconds(0), wake=False), cron=jobs(every=Seconds(3600)))
     async with open_world(tmp_path, autonomy=settings) as world:
         await wait_all_tasks_blocked()
         await world.call("cron.run", id="tidy")
         job = await world.call("cron.get", id="tidy")
         assert job["last"]["status"] == "refused"
-        assert "agents.main.heartbeat.enabled = true" in job["last"]["error"]
+        assert "agents.main.heartbeat.wake = true" in job["last"]["error"]
         assert world.launcher.prompts == []
         assert await pending(world, MAIN) == []
 
@@ -348,7 +348,9 @@ async def test_a_job_whose_session_another_agent_has_is_told_so_and_says_nothing
 
 async def test_the_answer_of_an_isolated_job_goes_where_it_is_to_go(tmp_path: Path, autojump_clock: MockClock) -> None:
     cron = jobs(every=Seconds(3600), mode=Mode.ISOLATED, delivery="stdout", agent="ops")
-    async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(enabled=False), cron=cron)) as world:
+    async with open_world(
+        tmp_path, autonomy=msgspec.structs.replace(on(every=Seconds(0), wake=False), cron=cron)
+    ) as world:
         await world.call("cron.run", id="tidy")
         await settle(5)
         assert world.launcher.prompts == ["[CRON:tidy] say tidied up"]

@@ -19,10 +19,11 @@ from heartbeat.run_ports import BeatAnswer, BeatRequest
 from heartbeat.service import Heartbeat, open_heartbeat
 from heartbeat.settings import HeartbeatSettings
 from router.keys import main_session_key
+from wire.units import Seconds
 
 EPOCH = 1_700_000_000.0
 MAIN = main_session_key("main")
-ON = HeartbeatSettings(enabled=True)
+ON = HeartbeatSettings(every=Seconds(300))
 OK = "HEARTBEAT_OK"
 
 

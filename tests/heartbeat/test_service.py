@@ -24,18 +24,34 @@ async def test_an_agent_beats_once_an_interval_give_or_take_a_tenth(
     gaps = [later - earlier for earlier, later in zip(world.started_at, world.started_at[1:], strict=False)]
     assert all(gap == pytest.approx(gaps[0]) for gap in gaps)
     assert 270 <= gaps[0] <= 330
-    assert heartbeat.is_enabled("main")
-    assert not heartbeat.is_enabled("nobody")
+    assert heartbeat.is_woken("main")
+    assert not heartbeat.is_woken("nobody")
     assert {(request.room_only, request.priority, request.touch) for request in world.started} == {(True, 3, False)}
 
 
-async def test_an_agent_that_is_off_never_beats(autojump_clock: MockClock, world: World, serve: Serve) -> None:
+async def test_without_an_interval_an_agent_beats_for_events_and_for_operators_only(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
     heartbeat = await serve(HeartbeatSettings())
     assert status_of(heartbeat).next_due is None
-    assert not heartbeat.is_enabled("main")
-    assert (await heartbeat.run_now("main")).skipped is SkipReason.DISABLED
+    assert heartbeat.is_woken("main")
     await trio.sleep(3600)
     assert world.started == []
+    world.inject("make has finished")
+    assert heartbeat.wake("main", Reason.EXEC) is True
+    await trio.sleep(2)
+    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
+    assert len(world.started) == 2
+
+
+async def test_an_agent_that_no_event_wakes_beats_for_operators_only(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(HeartbeatSettings(wake=False))
+    assert not heartbeat.is_woken("main")
+    assert heartbeat.wake("main", Reason.EXEC) is False
+    assert (await heartbeat.run_now("main", Reason.HOOK)).skipped is SkipReason.DISABLED
+    assert (await heartbeat.run_now("main")).outcome is Outcome.SILENT
 
 
 async def test_a_heartbeat_that_finds_nothing_leaves_no_trace_in_the_conversation(
@@ -115,7 +131,7 @@ async def test_the_status_says_for_each_agent_what_came_of_its_last_beat_and_whe
     assert main.last_beat.took == pytest.approx(1.0)
     assert main.next_due is not None
     assert 0 < main.next_due - world.wall() < main.every
-    assert (quiet.enabled, quiet.last_beat, quiet.last_skip, quiet.next_due) == (False, None, None, None)
+    assert (quiet.every, quiet.last_beat, quiet.last_skip, quiet.next_due) == (0.0, None, None, None)
 
 
 async def test_the_status_shows_which_session_is_beating(

@@ -117,17 +117,16 @@ async def test_a_finished_command_reaches_a_worker_within_300_ms(
     assert world.disk.events[MAIN] == []
 
 
-async def test_nobody_is_woken_for_a_command_who_does_not_want_to_be(
+async def test_events_wake_no_agent_whose_settings_say_so(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
-    heartbeat = await serve(but(notify_on_exit=False))
+    heartbeat = await serve(but(wake=False))
     world.inject("make has finished")
     assert heartbeat.wake("main", Reason.EXEC) is False
     assert heartbeat.wake("nobody", Reason.EXEC) is False
     await trio.sleep(5)
     assert world.started == []
     assert len(world.peek(MAIN)) == 1
-    assert heartbeat.wake("main", Reason.CRON) is True
 
 
 async def test_what_comes_while_a_beat_runs_is_the_next_ones(

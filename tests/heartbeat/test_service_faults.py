@@ -185,7 +185,7 @@ async def test_the_clock_and_a_flood_at_the_same_moment_do_not_cost_the_agent_it
     assert (last.reason, last.events) == (Reason.INTERVAL, 1)
 
 
-async def test_a_clock_that_was_set_back_makes_no_pause_longer(
+async def test_a_clock_that_was_set_back_makes_no_pause_longer_than_an_hour(
     autojump_clock: MockClock, world: World, serve: Serve
 ) -> None:
     heartbeat = await serve(but(every=Seconds(86_400)))
@@ -195,7 +195,7 @@ async def test_a_clock_that_was_set_back_makes_no_pause_longer(
     world.restart()
     world.wall_offset -= 86_400
     await serve(but(every=Seconds(86_400)))
-    await trio.sleep(310)
+    await trio.sleep(3610)
     assert system_lines(world.started[-1]) == ["command 5"]
 
 

@@ -10,19 +10,15 @@ from heartbeat.settings import ActiveHours, HeartbeatOverrides, HeartbeatSetting
 from wire.units import Seconds, decode_unit
 
 
-def test_nobody_beats_who_was_not_asked_to() -> None:
-    assert HeartbeatSettings().enabled is False
+def test_events_wake_every_agent_and_the_clock_none_unless_it_is_set() -> None:
+    assert (HeartbeatSettings().every, HeartbeatSettings().wake) == (Seconds(0), True)
 
 
 def test_each_key_can_be_another_one_for_an_agent() -> None:
     assert HeartbeatOverrides.__struct_fields__ == HeartbeatSettings.__struct_fields__
-    defaults = HeartbeatSettings(enabled=True, target="none")
-    own = msgspec.convert(
-        {"every": "10m", "notify_on_exit": False, "max_retries": 0}, HeartbeatOverrides, dec_hook=decode_unit
-    )
-    assert effective(defaults, own) == HeartbeatSettings(
-        enabled=True, target="none", every=Seconds(600), notify_on_exit=False, max_retries=0
-    )
+    defaults = HeartbeatSettings(target="none")
+    own = msgspec.convert({"every": "10m", "wake": False, "max_retries": 0}, HeartbeatOverrides, dec_hook=decode_unit)
+    assert effective(defaults, own) == HeartbeatSettings(target="none", every=Seconds(600), wake=False, max_retries=0)
     assert effective(defaults, None) is defaults
 
 
@@ -47,7 +43,7 @@ def test_what_an_agent_says_wins_over_the_defaults_key_by_key(name: str) -> None
     ("table", "problem"),
     [
         ({"every": "59s"}, 'the shortest is "1m"'),
-        ({"every": 0}, "enabled = false turns heartbeats off"),
+        ({"every": 1}, "every = 0 turns heartbeats off"),
         ({"timeout": 0}, "no time for a beat"),
         ({"timeout": "2d"}, "no time for a beat"),
         ({"target": " "}, "target is empty"),

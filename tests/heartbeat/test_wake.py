@@ -270,6 +270,14 @@ def test_operators_and_the_interval_are_not_paused(reason: Reason) -> None:
     assert begin(machine, 302.0) == [("main", Reason.EXEC)]  # what was held is not lost
 
 
+def test_a_beat_that_an_operator_waits_for_is_not_held_with_events_that_come_beside_it() -> None:
+    machine = WakeMachine()
+    now = flood(machine)
+    machine.request(A, Reason.MANUAL, now)
+    machine.request(A, Reason.EXEC, now + 0.1)
+    assert begin(machine, 2.0) == [("main", Reason.MANUAL)]
+
+
 def test_a_pause_is_one_targets_own() -> None:
     machine = WakeMachine()
     machine.request(A, Reason.EXEC, flood(machine))
@@ -278,7 +286,7 @@ def test_a_pause_is_one_targets_own() -> None:
     assert begin(machine, 3.25) == [("other", Reason.EXEC)]
 
 
-def test_a_beat_that_feeds_itself_runs_five_times_and_then_once_in_five_minutes_at_the_most_five() -> None:
+def test_a_beat_that_feeds_itself_runs_five_times_in_a_row_and_thirty_times_an_hour() -> None:
     machine, now, beats = WakeMachine(), 0.0, 0
     machine.request(A, Reason.EXEC, now)
     while now < 3600.0:
@@ -287,10 +295,26 @@ def test_a_beat_that_feeds_itself_runs_five_times_and_then_once_in_five_minutes_
         now = due
         for action in machine.begin_due(now):
             if isinstance(action, Begin):
-                beats += 1
+                beats += now < 3600.0
                 machine.request(A, Reason.EXEC, now)  # its tool has finished
                 machine.ended(A, Ran(), now)
-    assert beats <= 65
+    assert beats == 30
+
+
+def test_a_loop_that_is_slower_than_a_flood_is_held_for_the_rest_of_the_hour() -> None:
+    machine = WakeMachine()
+    for number in range(30):
+        beat(machine, Reason.EXEC, 20.0 * number)
+    machine.request(A, Reason.EXEC, 600.0)
+    assert machine.begin_due(601.0) == [Paused(A, 3600.25)]
+    assert begin(machine, 3600.25) == [("main", Reason.EXEC)]
+
+
+def test_beats_by_the_clock_are_no_loop() -> None:
+    machine = WakeMachine()
+    for number in range(60):
+        beat(machine, Reason.INTERVAL, 60.0 * number)
+    beat(machine, Reason.EXEC, 3600.0)
 
 
 def test_a_pause_from_before_a_restart_goes_on() -> None:
@@ -312,7 +336,14 @@ def test_a_target_with_nothing_before_it_is_forgotten_once_its_past_does_not_cou
         machine.begin_due(0.25)
         machine.ended(target, Ran(), 0.25)
     assert len(machine) == 100
-    beat(machine, Reason.EXEC, 61.0)
+    beat(machine, Reason.EXEC, 3601.0)
+    assert len(machine) == 1
+
+
+def test_a_past_that_counts_gives_way_to_a_target_with_something_before_it() -> None:
+    machine = WakeMachine(most_targets=1)
+    beat(machine, Reason.EXEC, 0.0)
+    machine.request(B, Reason.EXEC, 1.0)
     assert len(machine) == 1
 
 

@@ -20,7 +20,7 @@ export class HeartbeatsView {
   }
 
   draw() {
-    const beats = (this.#model.heartbeats ?? []).filter((beat) => beat.enabled || beat.last_beat !== null);
+    const beats = (this.#model.heartbeats ?? []).filter((beat) => beat.every > 0 || beat.last_beat !== null);
     byId("heartbeats-panel").hidden = beats.length === 0;
     setText(byId("heartbeats-count"), String(beats.length));
     reconcile(byId("heartbeats"), beats, (beat) => beat.agent, (beat) => this.#create(beat), (element, beat) => update(element, beat, this.#app.now()));
@@ -35,7 +35,7 @@ export class HeartbeatsView {
 
 function update(element, beat, now) {
   const last = beat.last_beat;
-  setAttribute(element, "data-state", beat.running.length > 0 ? "running" : last?.outcome === "failed" ? "failed" : beat.enabled ? "idle" : "off");
+  setAttribute(element, "data-state", beat.running.length > 0 ? "running" : last?.outcome === "failed" ? "failed" : beat.every > 0 || beat.wake ? "idle" : "off");
   setText(element.querySelector(".who"), beat.agent);
   const came = last === null ? "no beat yet" : [last.outcome, last.error || last.text].filter(Boolean).join(": ");
   setText(element.querySelector(".why"), beat.running.length > 0 ? "beating now" : came);

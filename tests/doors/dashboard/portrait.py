@@ -36,7 +36,7 @@ token = "{token}"
 [agents.main]
 {model}
 [agents.main.heartbeat]
-enabled = true
+every = "5m"
 [agents.careful]
 {model}
 permission_mode = "approval"
