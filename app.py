@@ -30,6 +30,7 @@ from gateway.events import EventBus
 from gateway.hook_files import installed_hooks, load_hooks
 from gateway.hook_runner import HookRunner
 from gateway.hooks import GatewayLife
+from gateway.methods.ports import LogPage
 from gateway.methods.table import Methods
 from gateway.service import Gateway, open_gateway
 from pool import LocalLauncher, Pool
@@ -323,6 +324,10 @@ class Supervisor:
         """See ``SupervisorPort.config``."""
         assert self._serving is not None  # noqa: S101 - methods are called only while we serve
         return msgspec.Raw(show_config(self._serving.settings, as_json=True).encode())
+
+    def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
+        """See ``SupervisorPort.log_tail``."""
+        return self._narrator.log_tail(cursor, limit, max_bytes)
 
     async def reload(self) -> dict[str, Any]:
         """See ``SupervisorPort.reload``."""

@@ -16,10 +16,12 @@ import trio
 
 from doors.last_words import WritingThread
 from doors.log_settings import LogSettings
+from doors.log_tail import LogTail
 from doors.logs import opened_log, render_json, render_line
 from doors.redaction import Redactor
 from doors.styles import can_style, wants_styles
 from doors.texts import span
+from gateway.methods.ports import LogPage
 from pool.statistics import PoolStatistics
 
 __all__ = ["Narrator", "render_figures"]
@@ -75,6 +77,7 @@ class Narrator:
         self._render = functools.partial(render_line, is_coloured=is_coloured) if is_human else render_json
         self._out = out or sys.stderr
         self._redactor = Redactor()
+        self._tail = LogTail()
         self._log = contextlib.ExitStack()
         self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
         self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
@@ -82,7 +85,9 @@ class Narrator:
         self._thread = WritingThread(self._queue, self._write_all, "narrator")
 
     def __enter__(self) -> Self:
-        self._logger = self._log.enter_context(opened_log(self._settings, self.write, self._render, self._redactor))
+        self._logger = self._log.enter_context(
+            opened_log(self._settings, self._take_line, self._render, self._redactor)
+        )
         self._thread.start()
         return self
 
@@ -98,6 +103,14 @@ class Narrator:
         """Tell of an event; never blocks."""
         fields = {f"{key}_" if key in _TAKEN else key: value for key, value in data.items()}
         getattr(self._logger, self._level(event, data))(event, **fields)
+
+    def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
+        """See ``LogTail.read``."""
+        return self._tail.read(cursor, limit, max_bytes)
+
+    def _take_line(self, line: str) -> None:
+        self._tail.add(line)
+        self.write(line)
 
     def write(self, line: str) -> None:
         """Write a line as it is, above the figures; never blocks."""

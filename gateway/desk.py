@@ -101,7 +101,7 @@ class Desk:
         return await self._shelf.get(
             request.agent,
             request.role,
-            model=entry.model if entry else None,
+            model=request.model or (entry.model if entry else None),
             thinking=entry.thinking if entry else None,
             session=request.session,
         )

@@ -124,6 +124,8 @@ class Intake:
             raise UsageError(f"the hold on session {hold.session} has ended", session=hold.session)
         if parse_command(message.text) is not None:
             raise UsageError("a slash command is no message for a worker; send it without the hold")
+        if message.model is not None:
+            raise UsageError("a held worker keeps its model; send the message without the hold, or without a model")
         address = Address(hold.session, entry.agent, entry.role, message.text)
         request = self._request(message, address, principal, QueueMode.FOLLOWUP, Lineage())
         run, is_new = self._ledger.accept(request, _body(request, message.text))
@@ -217,6 +219,7 @@ class Intake:
     ) -> RunRequest:
         timeout = self._shelf.timeout_of(address.agent) if message.timeout is None else message.timeout
         self._check_tools(message, address.agent)
+        self._check_model(message.model, address.agent)
         return RunRequest(
             principal=principal,
             session=address.session,
@@ -238,6 +241,7 @@ class Intake:
             client_tools=message.client_tools,
             tool_results=message.tool_results,
             answer=message.answer,
+            model=message.model,
             from_session=lineage.from_session or _origin(message.source),
         )
 
@@ -249,6 +253,16 @@ class Intake:
         if self._shelf.parts.profiles.dialect_of(agent) == "pi":
             raise UsageError(f"the agent {agent!r} speaks pi, which takes no tools from its client; ask another agent")
         check_client_tools(message.client_tools, message.tool_results)
+
+    def _check_model(self, model: str | None, agent: str) -> None:
+        """A definition of the bundled agent that names a provider allows no other: its keys are that provider's."""
+        provider, slash, _ = (model or "").partition("/")
+        profiles = self._shelf.parts.profiles
+        own = profiles.provider_of(agent)
+        if slash and own is not None and provider != own and profiles.dialect_of(agent) == "native":
+            raise UsageError(
+                f"agent {agent} uses the provider {own}, and its definition allows no other; got {model!r}"
+            )
 
     def _mode(self, session: str, source: MessageSource | None) -> QueueMode:
         """The session's own mode, else the channel's, else the one for all."""
@@ -358,6 +372,7 @@ def _body(request: RunRequest, said: str) -> dict[str, object]:
         "client_tools": request.client_tools or None,
         "tool_results": request.tool_results or None,
         "answer": request.answer,
+        "model": request.model,
     }
 
 

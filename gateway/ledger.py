@@ -20,14 +20,20 @@ from store.records import RunKey, RunRow
 from wire.envelope import Channel
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "UnknownRun"]
 
 _DONE_TEXT = 256 * 1024
 """Characters."""
+_ACCEPTED_TEXT = 2_000
+"""Characters of a message that the events tell; all of it is in the conversation."""
 _DONE_CALLS = 256 * 1024
 """Bytes."""
 _requests = msgspec.json.Decoder(RunRequest)
 _outcomes = msgspec.json.Decoder(RunOutcome)
+
+
+class UnknownRun(UsageError):
+    """The principal has no such run, or none that is remembered."""
 
 
 class Ledger:
@@ -80,7 +86,8 @@ class Ledger:
         ``awaits_person``: the session's turn goes on only when a person has answered.
         """
         request = run.request
-        facts = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
+        facts: dict[str, Any] = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
+        facts |= {} if request.is_quiet else _said(request.text)
         run.accepted_seq = self._step(run, "run:accepted", {**facts, "awaits_person": True} if awaits_person else facts)
 
     def discard(self, run: Run) -> None:
@@ -145,7 +152,7 @@ class Ledger:
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def find(self, principal: str, run_id: str, session: str | None = None) -> Run:
-        """The principal's run of that id. Raises UsageError: unknown, forgotten, or of several sessions."""
+        """The principal's run of that id. Raises UnknownRun, and UsageError where several sessions have one."""
         self._expire()
         known = self._table.find(principal, run_id, session)
         if known is None:
@@ -254,8 +261,13 @@ def _bare_request(known: KnownRun) -> RunRequest:
     return RunRequest(principal=principal, session=session, run_id=run_id, text="")
 
 
-def _too_old(run_id: str) -> UsageError:
-    return UsageError(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
+def _too_old(run_id: str) -> UnknownRun:
+    return UnknownRun(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
+
+
+def _said(text: str) -> dict[str, Any]:
+    """A message, for whoever follows its session: its beginning, where it is long."""
+    return {"text": text[:_ACCEPTED_TEXT], **({"truncated": True} if len(text) > _ACCEPTED_TEXT else {})}
 
 
 def _evicted(run_id: str, session: str) -> UsageError:

@@ -9,6 +9,7 @@ from gateway.client_tools import MOST_RESULTS, MOST_TOOLS, ClientTool, ToolResul
 from gateway.replies import Blocks
 from gateway.settings import QueueMode
 from heartbeat.system_events import EventKind
+from profiles.settings import ThinkingLevel
 from router.source import MessageSource
 from wire.envelope import Channel
 from wire.framing import DECODE_ERRORS
@@ -26,12 +27,17 @@ __all__ = [
     "ExplainRequest",
     "HistoryRequest",
     "InjectRequest",
+    "Label",
+    "LogTailRequest",
+    "Model",
     "NoParams",
+    "PatchRequest",
     "ProcessRequest",
     "PromptRequest",
     "ReleaseRequest",
     "ResetRequest",
     "RouteRequest",
+    "SessionKey",
     "SessionRequest",
     "SteerRequest",
     "SubscribeRequest",
@@ -51,6 +57,8 @@ Timeout = Annotated[float, msgspec.Meta(ge=0)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 """What a caller names something of its own by: a run's idempotency key, a hold, a subscription."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^\S(.*\S)?$")]
+Model = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/](\S*[^\s/])?$")]
 SessionKey = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
 
@@ -63,6 +71,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     ``run`` is the idempotency key and becomes the run's id; made when absent. ``queue``: what to do when the session is
     busy, before what session, channel and settings say. ``spawn`` false takes only a worker that is there already.
+    ``model``: ``provider/model``, or a model of the agent's provider, for this run only, which has a turn of its own.
     ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
     what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
     one's ``tool_results`` answer them. ``answer``: what the answer is to be; the model is asked for it, and the caller
@@ -82,6 +91,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     queue: QueueMode | None = None
     images: Annotated[list[ImageContent], msgspec.Meta(max_length=32)] = []
     spawn: bool = True
+    model: Model | None = None
     blocks: Blocks = Blocks.OFF
     client_tools: Annotated[list[ClientTool], msgspec.Meta(max_length=MOST_TOOLS)] = []
     tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MOST_RESULTS)] = []
@@ -258,6 +268,30 @@ class DelegateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     role: Name | None = None
     mode: Literal["sync", "async"] = "sync"
     timeout: Timeout | None = None
+
+
+class LogTailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``logs.tail``: at most ``limit`` lines and ``max_bytes`` of the supervisor's log, the latest after ``cursor``."""
+
+    cursor: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 500
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 250_000
+
+
+class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.patch``: change how a session is set; what is absent stays, null takes the session's own value away.
+
+    ``label``: a name for people, of one session only. ``model``: ``provider/model``, or a model of its provider.
+    ``verbose``, ``reasoning``: whether answers show what tools do, and what the model thinks.
+    """
+
+    session: SessionKey
+    label: Label | msgspec.UnsetType | None = msgspec.UNSET
+    model: Model | msgspec.UnsetType | None = msgspec.UNSET
+    thinking: ThinkingLevel | msgspec.UnsetType | None = msgspec.UNSET
+    queue_mode: QueueMode | msgspec.UnsetType | None = msgspec.UNSET
+    verbose: bool | msgspec.UnsetType | None = msgspec.UNSET
+    reasoning: bool | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,6 +29,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     worker. ``depth``: how many delegations deep it is. ``spawn``: see ``stimuli.Acquire``.
     ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools``,
     ``tool_results`` and ``answer``: see ``AgentRequest``. ``from_session``: the session that the message comes from.
+    ``model``: what it runs with, instead of the session's own.
     ``tells_events`` False: its text tells what the session is to be told, and nothing is added. ``is_quiet``: nobody
     has written it; it is no activity of the session, and who asked for it tells what came of it, not the event stream.
     """
@@ -54,6 +55,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_results: list[ToolResult] = []
     answer: AnswerOptions | None = None
     from_session: str | None = None
+    model: str | None = None
     tells_events: bool = True
     is_quiet: bool = False
     attached: bool = False
@@ -63,7 +65,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_plain(self) -> bool:
         """Whether its text is all there is of it: then it can be merged with others, or steered into a turn."""
         tools = self.client_tools or self.tool_results or self.answer
-        is_more = self.images or tools or self.from_session or self.attached
+        is_more = self.images or tools or self.from_session or self.attached or self.model
         return self.tells_events and not (is_more or self.is_quiet)
 
     @property

@@ -40,6 +40,8 @@ class _Memory(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     source: MessageSource | None = None
     """The latest message's: where the session last spoke."""
     last_run: str | None = None
+    label: str | None = None
+    """A name for people, of this session only."""
 
 
 class SessionEntry(_Memory, kw_only=True, eq=False, gc=False):

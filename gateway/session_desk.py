@@ -17,6 +17,7 @@ from gateway.hook_runner import HookRunner
 from gateway.hooks import CommandGiven, HookName, SessionLife
 from gateway.permissions import Permissions
 from gateway.profile_shelf import ProfileShelf
+from gateway.requests import PatchRequest
 from gateway.session_book import SessionEntry
 from gateway.sessions import Sessions
 from gateway.system_events import SystemEvents
@@ -29,6 +30,8 @@ from wire.outputs import outputs_of
 
 __all__ = ["SessionDesk", "SessionView"]
 
+_SETTINGS = ("label", "model", "thinking", "queue_mode", "verbose", "reasoning")
+_SWITCHES = ("verbose", "reasoning")
 _FIRST = 1000
 """Above every priority that a front end can ask for: what an operator does to a session comes next."""
 
@@ -50,6 +53,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     thinking: str | None
     queue_mode: str | None
+    label: str | None
     last_run: str | None
     channel: str | None
     """Where its latest message came from."""
@@ -130,6 +134,7 @@ class SessionDesk:
             model=entry.model,
             thinking=entry.thinking,
             queue_mode=entry.queue_mode,
+            label=entry.label,
             last_run=entry.last_run,
             channel=entry.source.channel if entry.source else None,
             pending_permissions=self._permissions.pending(entry.key),
@@ -140,6 +145,28 @@ class SessionDesk:
         if entry is None:
             raise UsageError(f"there is no session {key!r}", session=key)
         return entry
+
+    # --- settings of its own ------------------------------------------------------------------------------------------
+
+    def patch(self, changes: PatchRequest) -> SessionView:
+        """Change how a session is set. Raises UsageError: it is unknown, or another one has the label."""
+        entry = self._known(changes.session)
+        given = {name: value for name in _SETTINGS if (value := getattr(changes, name)) is not msgspec.UNSET}
+        if given.get("label") is not None:
+            self._check_label(entry.key, given["label"])
+        for name, value in given.items():
+            setattr(entry, name, bool(value) if name in _SWITCHES else value)
+        if given:
+            self._sessions.save(entry)
+            self._bus.publish(entry.key, Channel.MONITOR, "session_patched", {"changed": sorted(given)})
+        return self._view(entry)
+
+    def _check_label(self, session: str, label: str) -> None:
+        if not label.isprintable():
+            raise UsageError("a label holds characters that can be printed only", session=session)
+        for other in self._sessions:
+            if other.label == label and other.key != session:
+                raise UsageError(f"the label {label!r} is session {other.key}'s already", session=session)
 
     # --- changing -----------------------------------------------------------------------------------------------------
 

@@ -173,6 +173,10 @@ class ProfilesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """What the agent's program speaks."""
         return self.agents.get(agent, AgentSettings()).dialect
 
+    def provider_of(self, agent: str) -> str | None:
+        """Whose model the agent uses, where its definition says so."""
+        return self.agents.get(agent, AgentSettings()).provider
+
     def history_turns_of(self, agent: str) -> int | None:
         """How many user messages the agent's model is shown at most; None = all."""
         return self.agents.get(agent, AgentSettings()).history_turns

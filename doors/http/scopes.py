@@ -19,7 +19,7 @@ _READ = (
     *("heartbeat.status", "cron.list", "cron.get", "approvals.list", "approvals.show"),
 )
 _WRITE = (
-    *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "events.inject"),
+    *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "sessions.patch", "events.inject"),
     *("acquire", "release", "decide", "ui.respond", "heartbeat.run"),
 )
 

@@ -1,5 +1,6 @@
 """What concerns the gateway as a whole: how it is, its agents, models and settings, waking it, approvals."""
 
+import hashlib
 import time
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from gateway.status import StatusDocument
 from router.keys import main_session_key
 
 __all__ = [
+    "LogParams",
     "ModelsParams",
     "NoParams",
     "ResolveParams",
@@ -19,7 +21,9 @@ __all__ = [
     "config",
     "health",
     "health_of",
+    "logs",
     "models",
+    "presence",
     "resolve",
     "status",
     "wake",
@@ -42,6 +46,14 @@ class WakeParams(msgspec.Struct, rename="camel"):
     text: Annotated[str, msgspec.Meta(min_length=1)]
     mode: Literal["now", "next-heartbeat"] = "now"
     session_key: str | None = None
+
+
+class LogParams(msgspec.Struct, rename="camel"):
+    """``logs.tail``: at most ``limit`` lines and ``maxBytes``, the latest of those after ``cursor``."""
+
+    cursor: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 500
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 250_000
 
 
 class ResolveParams(msgspec.Struct):
@@ -94,8 +106,20 @@ async def models(request: Request, _params: ModelsParams) -> Params:
 
 
 async def config(request: Request, _params: NoParams) -> Params:
-    """The settings that hold, secrets hidden."""
-    return {"valid": True, "issues": [], "config": (await request.call("config.get"))["config"]}
+    """The settings that hold, secrets hidden; ``hash`` changes with what is shown of them."""
+    shown = (await request.call("config.get"))["config"]
+    return {"valid": True, "issues": [], "config": shown, "hash": hashlib.sha256(bytes(shown)).hexdigest()}
+
+
+async def presence(request: Request, _params: NoParams) -> list[Params]:
+    """The supervisor and its connections."""
+    return request.presence()
+
+
+async def logs(request: Request, params: LogParams) -> Params:
+    """The supervisor's log. There is no ``file``: the lines are those it keeps in memory."""
+    asked = {"cursor": params.cursor, "limit": params.limit, "max_bytes": params.max_bytes}
+    return {"file": "", **msgspec.structs.asdict(await request.call("logs.tail", asked))}
 
 
 async def wake(request: Request, params: WakeParams) -> Params:

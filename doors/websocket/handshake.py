@@ -1,7 +1,7 @@
 """``connect``: which version is spoken, who the peer is, and what it may do. Pure."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -10,7 +10,7 @@ from doors.http.scopes import Scope
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["PROTOCOLS", "Admission", "CloseCode", "ConnectRefused", "decide"]
+__all__ = ["PROTOCOLS", "Admission", "ClientFacts", "CloseCode", "ConnectRefused", "decide"]
 
 PROTOCOLS = (4, 3)
 """The best first."""
@@ -37,6 +37,22 @@ class ConnectRefused(UsageError):
         self.close_code = close_code
 
 
+_Fact = Annotated[str, msgspec.Meta(max_length=256)]
+
+
+class ClientFacts(msgspec.Struct, frozen=True, rename="camel"):
+    """What a client says about itself; nothing depends on it."""
+
+    id: _Fact | None = None
+    display_name: _Fact | None = None
+    version: _Fact | None = None
+    platform: _Fact | None = None
+    device_family: _Fact | None = None
+    model_identifier: _Fact | None = None
+    mode: _Fact | None = None
+    instance_id: _Fact | None = None
+
+
 class Admission(NamedTuple):
     """The peer is in."""
 
@@ -45,6 +61,7 @@ class Admission(NamedTuple):
     """Whose token it has shown."""
     identity: Identity
     """The same with the rights that were asked for, where they are less."""
+    client: ClientFacts
 
     @property
     def role(self) -> str:
@@ -67,7 +84,7 @@ class _Device(msgspec.Struct):
 
 
 class _Connect(msgspec.Struct, rename="camel"):
-    """What of ``connect`` decides; a client says much more about itself."""
+    """What of ``connect`` is of use here; a client says more about itself."""
 
     min_protocol: int
     max_protocol: int
@@ -75,6 +92,7 @@ class _Connect(msgspec.Struct, rename="camel"):
     scopes: list[str] = []
     auth: _Auth | None = None
     device: _Device | None = None
+    client: ClientFacts = ClientFacts()
 
 
 Authenticate = Callable[[str], Identity | None]
@@ -93,7 +111,7 @@ def decide(params: msgspec.Raw, *, nonce: str, known: Identity | None, authentic
     if wish.device is not None and wish.device.nonce not in (None, nonce):
         raise ConnectRefused("the device's nonce is not this connection's; sign the one of connect.challenge")
     owner = _identify(wish.auth or _Auth(), known, authenticate)
-    return Admission(protocol, owner, _narrowed(owner, wish.scopes))
+    return Admission(protocol, owner, _narrowed(owner, wish.scopes), wish.client)
 
 
 def _choose_protocol(wish: _Connect) -> int:

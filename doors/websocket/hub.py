@@ -6,10 +6,12 @@ that are in their turn already is known as a whole.
 
 import logging
 import math
+import platform
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
+from importlib.metadata import version
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -21,10 +23,12 @@ from doors.http.scopes import Scope
 from doors.http.services import Services
 from doors.websocket.limits import SocketLimits
 from doors.websocket.pictures import Told
+from doors.websocket.presence import entries
 from doors.websocket.story import KINDS, Story
 
 __all__ = ["Hub", "Listener"]
 
+_VERSION = version("agent-pool")
 _LINGER_SECONDS = 60.0
 _LOOK_BACK = 20_000
 """Seqs; some 50 ms of reading."""
@@ -36,7 +40,9 @@ _logger = logging.getLogger("pool.http")
 
 
 class Listener(Protocol):
-    """Who is told."""
+    """Who is told. ``presence``: its entry in ``system-presence``."""
+
+    presence: dict[str, Any]
 
     def hear(self, event: Told) -> None:
         """An event; must not wait."""
@@ -85,6 +91,11 @@ class Hub:
         self._listeners[listener] = None
         self._following.deadline = math.inf
         self._wanted.set()
+
+    def presence(self) -> list[dict[str, Any]]:
+        """Who is connected."""
+        connected = (listener.presence for listener in self._listeners)
+        return entries(platform.node(), _VERSION, self._services.started_at, connected)
 
     def leave(self, listener: Listener) -> None:
         """Tell it no more."""

@@ -8,6 +8,8 @@ import msgspec
 
 from doors.http.refusals import Refusal
 from doors.http.scopes import Scope
+from doors.websocket import cron_methods as cron
+from doors.websocket import following_methods as following
 from doors.websocket import gateway_methods as gateway
 from doors.websocket import run_methods as runs
 from doors.websocket import session_methods as sessions
@@ -28,6 +30,9 @@ class Method(NamedTuple):
 
 
 _LIST_IGNORED = frozenset({"includeGlobal", "includeUnknown", "includeLastMessage", "includeDerivedTitles"})
+_RESOLVE_IGNORED = frozenset({"includeGlobal", "includeUnknown"})
+_DESCRIBE_IGNORED = frozenset({"includeDerivedTitles", "includeLastMessage"})
+_CRON_IGNORED = frozenset({"sortBy", "sortDir", "compact"})
 
 METHODS: Mapping[str, Method] = {
     "agent": Method(Scope.WRITE, runs.AgentParams, runs.agent, runs.AGENT_IGNORED),
@@ -37,6 +42,13 @@ METHODS: Mapping[str, Method] = {
     "chat.abort": Method(Scope.WRITE, runs.AbortParams, runs.abort),
     "sessions.list": Method(Scope.READ, sessions.ListParams, sessions.list_sessions, _LIST_IGNORED),
     "sessions.get": Method(Scope.READ, sessions.GetParams, sessions.get),
+    "sessions.resolve": Method(Scope.READ, sessions.ResolveParams, sessions.resolve, _RESOLVE_IGNORED),
+    "sessions.describe": Method(Scope.READ, sessions.DescribeParams, sessions.describe, _DESCRIBE_IGNORED),
+    "sessions.patch": Method(Scope.WRITE, sessions.PatchParams, sessions.patch),
+    "sessions.subscribe": Method(Scope.READ, following.FollowParams, following.follow),
+    "sessions.unsubscribe": Method(Scope.READ, following.FollowParams, following.leave),
+    "sessions.messages.subscribe": Method(Scope.READ, following.MessagesParams, following.follow_messages),
+    "sessions.messages.unsubscribe": Method(Scope.READ, following.MessagesParams, following.leave_messages),
     "sessions.reset": Method(Scope.WRITE, sessions.ResetParams, sessions.reset, frozenset({"reason"})),
     "sessions.delete": Method(Scope.ADMIN, sessions.DeleteParams, sessions.delete),
     "sessions.compact": Method(Scope.WRITE, sessions.CompactParams, sessions.compact),
@@ -45,6 +57,9 @@ METHODS: Mapping[str, Method] = {
     "wake": Method(Scope.WRITE, gateway.WakeParams, gateway.wake),
     "agents.list": Method(Scope.READ, gateway.NoParams, gateway.agents),
     "models.list": Method(Scope.READ, gateway.ModelsParams, gateway.models),
+    "system-presence": Method(Scope.READ, gateway.NoParams, gateway.presence),
+    "cron.list": Method(Scope.READ, cron.CronParams, cron.list_jobs, _CRON_IGNORED),
+    "logs.tail": Method(Scope.ADMIN, gateway.LogParams, gateway.logs),
     "config.get": Method(Scope.ADMIN, gateway.NoParams, gateway.config),
     "exec.approval.resolve": Method(None, gateway.ResolveParams, gateway.resolve),
 }

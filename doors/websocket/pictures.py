@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from doors.websocket.listening import Audience
 from doors.websocket.shapes import milliseconds, present
 from wire.call_parts import CallPage
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
@@ -27,7 +28,9 @@ class Told(NamedTuple):
     is_droppable: bool = False
     old: bytes | None = None
     """What peers of version 3 get instead; empty: nothing."""
-    is_for_approvers: bool = False
+    audience: Audience = Audience.EVERYBODY
+    session: str = ""
+    """Whose it is, where the audience depends on that."""
 
 
 class Moment(NamedTuple):
@@ -239,7 +242,7 @@ def _agent(moment: Moment, stream: str, data: dict[str, Any], *, is_droppable: b
 
 
 def _approval(what: str, payload: dict[str, Any]) -> Told:
-    return Told(f"exec.approval.{what}", _encode(payload), is_for_approvers=True)
+    return Told(f"exec.approval.{what}", _encode(payload), audience=Audience.APPROVERS)
 
 
 def _chat_head(moment: Moment) -> dict[str, Any]:

@@ -1,24 +1,35 @@
 """One request of a peer, as the methods of the protocol see it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from doors.http.access import Identity
 from doors.http.caller import HttpCaller
 from doors.http.services import Services
+from doors.websocket.listening import Listening
 
-__all__ = ["Params", "Request"]
+__all__ = ["Params", "Request", "Surroundings"]
 
 Params = dict[str, Any]
+
+
+class Surroundings(NamedTuple):
+    """What a request may look at. ``presence``: who is connected; ``listening``: what its connection hears."""
+
+    services: Services
+    presence: Callable[[], list[dict[str, Any]]]
+    listening: Listening
 
 
 class Request:
     """``say`` sends an answer before the last one. ``ignored``: parameters that have no effect here."""
 
     def __init__(
-        self, services: Services, identity: Identity, request_id: str, say: Callable[[Any], Awaitable[None]]
+        self, around: Surroundings, identity: Identity, request_id: str, say: Callable[[Any], Awaitable[None]]
     ) -> None:
-        self.services = services
+        self.services = around.services
+        self.presence = around.presence
+        self.listening = around.listening
         self.identity = identity
         self.ignored: list[str] = []
         self.say = say
@@ -27,7 +38,11 @@ class Request:
     async def call(self, method: str, params: Params | None = None) -> Any:
         """Run a method of the control socket, whose parameters that are None are left out. Raises PoolError."""
         given = {name: value for name, value in (params or {}).items() if value is not None}
-        return await self.services.call(method, given, self._caller)
+        return await self.call_with_nulls(method, given)
+
+    async def call_with_nulls(self, method: str, params: Params) -> Any:
+        """The same with parameters for which None means something."""
+        return await self.services.call(method, params, self._caller)
 
     async def default_agent(self) -> str:
         """Which agent a message is for that names none."""

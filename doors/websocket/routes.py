@@ -1,4 +1,4 @@
-"""``/ws``, and ``/`` for clients that know no path."""
+"""WebSockets at any path: clients of the protocol know the port only, or have a path of their own."""
 
 from collections.abc import Sequence
 
@@ -24,4 +24,4 @@ def routes(services: Services) -> Sequence[Opening]:
     async def serve(socket: WebSocket) -> None:
         await SocketConnection(socket, services, hub, limits, budget).run()
 
-    return [Opening(path, serve, None, is_socket=True) for path in ("/ws", "/")]
+    return [Opening("/{path:path}", serve, None, is_socket=True)]

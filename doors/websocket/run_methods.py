@@ -6,11 +6,13 @@ import re
 from typing import Annotated, Any
 
 import msgspec
+import trio
 
 from doors.websocket.naming import Named, name_conversation, named_session
 from doors.websocket.request import Params, Request
 from doors.websocket.shapes import milliseconds, present
 from errors import UsageError, error_from_wire
+from gateway.ledger import UnknownRun
 from gateway.run import RunOutcome
 from router.keys import check_session_key
 
@@ -30,6 +32,8 @@ __all__ = [
 ]
 
 _LONGEST_WAIT_MS = 86_400_000
+_UNKNOWN_SECONDS = 0.5
+"""A client that waits in a loop for a run that is not known must not go round as fast as it can."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 AGENT_IGNORED = frozenset(
@@ -64,6 +68,8 @@ class AgentParams(Named, rename="camel", kw_only=True):
     idempotency_key: str | None = None
     timeout: Annotated[float, msgspec.Meta(ge=0)] | None = None
     lane: str | None = None
+    provider: str | None = None
+    model: str | None = None
     attachments: Attachments = msgspec.field(default_factory=list)
 
 
@@ -115,6 +121,7 @@ async def agent(request: Request, params: AgentParams) -> Params:
             "run": params.idempotency_key,
             "timeout": params.timeout,
             "lane": params.lane,
+            "model": _model(params),
             "images": _images(params.attachments),
         },
     )
@@ -127,6 +134,12 @@ async def agent(request: Request, params: AgentParams) -> Params:
         error = outcome.error
         raise error_from_wire(error.code, error.message, {**error.data, "runId": outcome.run_id})
     return {**run, "status": "ok", "summary": "completed", "result": _result(outcome)}
+
+
+def _model(params: AgentParams) -> str | None:
+    if params.provider is not None and params.model is None:
+        raise UsageError("provider names no model; give model, too")
+    return params.model if params.provider is None else f"{params.provider}/{params.model}"
 
 
 async def _outcome(request: Request, run_id: str, session: str) -> RunOutcome:
@@ -145,9 +158,13 @@ def _result(outcome: RunOutcome) -> Params:
 
 
 async def wait(request: Request, params: WaitParams) -> Params:
-    """The outcome of a run, or that it has none yet."""
+    """The outcome of a run, or that it has none yet; a run that is not known has none either."""
     given = {"run_id": params.run_id, "timeout_ms": min(params.timeout_ms, _LONGEST_WAIT_MS)}
-    outcome = await request.call("agent.wait", given)
+    try:
+        outcome = await request.call("agent.wait", given)
+    except UnknownRun:
+        await trio.sleep(min(params.timeout_ms / 1000, _UNKNOWN_SECONDS))
+        return {"runId": params.run_id, "status": "timeout"}
     if not isinstance(outcome, RunOutcome):
         return {"runId": params.run_id, "status": "timeout", **present(startedAt=milliseconds(outcome["started_at"]))}
     return {

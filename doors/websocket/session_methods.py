@@ -1,29 +1,40 @@
 """``sessions.*``: the conversations there are, and what can be done to them."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from doors.websocket.request import Params, Request
 from doors.websocket.shapes import milliseconds, present
 from errors import UsageError
+from gateway.requests import Label, Model, SessionKey
 from gateway.session_desk import SessionView
+from gateway.settings import QueueMode
+from profiles.settings import ThinkingLevel
+from router.keys import check_session_key
 
 __all__ = [
     "CompactParams",
     "DeleteParams",
+    "DescribeParams",
     "GetParams",
     "ListParams",
+    "PatchParams",
     "ResetParams",
+    "ResolveParams",
     "compact",
     "delete",
+    "describe",
     "get",
     "list_sessions",
+    "patch",
     "reset",
+    "resolve",
 ]
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
+Switch = Literal["on", "off"]
 
 
 class ListParams(msgspec.Struct, rename="camel"):
@@ -41,6 +52,34 @@ class GetParams(msgspec.Struct, rename="camel"):
     key: str | None = None
     session_key: str | None = None
     limit: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 200
+
+
+class ResolveParams(msgspec.Struct, rename="camel"):
+    """``sessions.resolve``: by exactly one of the first three. ``allowMissing``: not to be there is no error."""
+
+    key: SessionKey | None = None
+    session_id: SessionKey | None = None
+    label: Label | None = None
+    agent_id: str | None = None
+    allow_missing: bool = False
+
+
+class DescribeParams(msgspec.Struct, rename="camel"):
+    """``sessions.describe``."""
+
+    key: SessionKey
+
+
+class PatchParams(msgspec.Struct, rename="camel"):
+    """``sessions.patch``: what is absent stays, null takes the session's own value away."""
+
+    key: SessionKey
+    label: Label | msgspec.UnsetType | None = msgspec.UNSET
+    model: Model | msgspec.UnsetType | None = msgspec.UNSET
+    thinking_level: ThinkingLevel | msgspec.UnsetType | None = msgspec.UNSET
+    verbose_level: Switch | msgspec.UnsetType | None = msgspec.UNSET
+    reasoning_level: Switch | msgspec.UnsetType | None = msgspec.UNSET
+    queue_mode: QueueMode | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ResetParams(msgspec.Struct, rename="camel"):
@@ -73,7 +112,7 @@ async def list_sessions(request: Request, params: ListParams) -> Params:
     if params.agent_id is not None:
         views = [view for view in views if view.agent == params.agent_id.lower()]
     if params.search:
-        views = [view for view in views if params.search.lower() in view.key.lower()]
+        views = [view for view in views if params.search.lower() in f"{view.key}\n{view.label or ''}".lower()]
     return {"ts": milliseconds(now), "count": len(views), "sessions": [_row(view) for view in views[: params.limit]]}
 
 
@@ -87,6 +126,57 @@ async def get(request: Request, params: GetParams) -> Params:
     if params.limit:
         messages = (await request.call("sessions.history", {"session": key, "limit": params.limit}))["messages"]
     return {"key": view.key, "session": _row(view), "messages": messages}
+
+
+async def resolve(request: Request, params: ResolveParams) -> Params:
+    """The key of a known session, in its one spelling. Raises UsageError where there is none."""
+    view = await _find(request, params)
+    if view is not None:
+        return {"ok": True, "key": view.key}
+    if params.allow_missing:
+        return {"ok": False}
+    raise UsageError(f"there is no session {params.key or params.session_id or params.label!r}")
+
+
+async def _find(request: Request, params: ResolveParams) -> SessionView | None:
+    if sum(given is not None for given in (params.key, params.session_id, params.label)) != 1:
+        raise UsageError("sessions.resolve needs exactly one of key, sessionId and label")
+    name = params.key or params.session_id
+    view = await _labelled(request, params.label) if name is None else await _known(request, name)
+    is_others = view is not None and params.agent_id is not None and view.agent != params.agent_id.lower()
+    return None if is_others else view
+
+
+async def _known(request: Request, name: str) -> SessionView | None:
+    """The session of that name. Raises UsageError for what is no name of one."""
+    key = check_session_key(name)
+    try:
+        view: SessionView = await request.call("sessions.get", {"session": key})
+    except UsageError:
+        return None
+    return view
+
+
+async def _labelled(request: Request, label: str | None) -> SessionView | None:
+    views: list[SessionView] = await request.call("sessions.list")
+    return next((view for view in views if view.label == label), None)
+
+
+async def describe(request: Request, params: DescribeParams) -> Params:
+    """One session as ``sessions.list`` shows it; null where there is none."""
+    view = await _known(request, params.key)
+    return {"session": None if view is None else _row(view)}
+
+
+async def patch(request: Request, params: PatchParams) -> Params:
+    """Change how a session is set; it holds from its next turn on."""
+    asked = {"session": params.key}
+    for ours, theirs in _PATCHED.items():
+        value = getattr(params, theirs)
+        if value is not msgspec.UNSET:
+            asked[ours] = value == "on" if ours in _SWITCHES else value
+    view = await request.call_with_nulls("sessions.patch", asked)
+    return {"ok": True, "key": view.key, "entry": _row(view), "resolved": present(model=view.model)}
 
 
 async def reset(request: Request, params: ResetParams) -> Params:
@@ -112,6 +202,18 @@ async def compact(request: Request, params: CompactParams) -> Params:
     return {"ok": True, "key": view.key, "compacted": False, "reason": outcome.text}
 
 
+_SWITCHES = ("verbose", "reasoning")
+_PATCHED = {
+    "label": "label",
+    "model": "model",
+    "thinking": "thinking_level",
+    "verbose": "verbose_level",
+    "reasoning": "reasoning_level",
+    "queue_mode": "queue_mode",
+}
+"""Our names of what can be changed, with the protocol's."""
+
+
 def _row(view: SessionView) -> dict[str, Any]:
     return {
         "key": view.key,
@@ -124,6 +226,7 @@ def _row(view: SessionView) -> dict[str, Any]:
         "updatedAt": milliseconds(view.updated_at),
         "waiting": view.waiting,
         **present(
+            label=view.label,
             model=view.model,
             thinkingLevel=view.thinking,
             queueMode=view.queue_mode,

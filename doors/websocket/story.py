@@ -12,16 +12,21 @@ from itertools import groupby
 import msgspec
 
 from doors.websocket.pictures import Moment, Told, assistant, call_id_of, chat_delta, error_of, picture, tool_result
+from doors.websocket.session_pictures import CHANGES, MESSAGES, change, message
 from doors.websocket.telling import RunText
 from wire.messages import EMPTY
 
 __all__ = ["EVENTS", "KINDS", "Story"]
 
-EVENTS = ("agent", "chat", "tick", "shutdown", "exec.approval.requested", "exec.approval.resolved")
+EVENTS = (
+    *("agent", "chat", "tick", "shutdown", "sessions.changed", "session.message"),
+    *("exec.approval.requested", "exec.approval.resolved"),
+)
 """What a peer may hear, beside ``connect.challenge``."""
 
 KINDS = (
     *("run:start", "text_chunk", "text_snapshot", "tool:start", "tool:update", "tool:end", "tool:error"),
+    *("run:accepted", *CHANGES),
     *("compaction:start", "compaction:end", "error", "done", "permission_required", "permission_decided"),
 )
 """The gateway's events that they are made of."""
@@ -75,7 +80,8 @@ class Story:
         told: list[Told] = []
         for (session, run_id, is_text), group in groupby(_read_push.decode(data).events, _thread):
             if not run_id:
-                continue  # what is no run's is nothing that the protocol knows
+                told += self._of_sessions(list(group))
+                continue
             if is_text:
                 self._say((session, run_id), list(group))
             else:
@@ -120,6 +126,14 @@ class Story:
             self._failures.pop(oldest, None)
         return text
 
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def _of_sessions(self, events: list[_Event]) -> Iterator[Told]:
+        """What is no run's: changes of sessions, and nothing else that the protocol knows."""
+        for event in events:
+            if event.seq > self._news_after and event.type in CHANGES:
+                yield change(Moment(event.session, "", event.seq, event.ts), event.type, event.data)
+
     # --- all else -----------------------------------------------------------------------------------------------------
 
     def _single(self, run: _Run, event: _Event, now: float) -> Iterator[Told]:
@@ -147,6 +161,8 @@ class Story:
                 for failure in self._failures.get(run, {}).values():
                     yield tool_result(_moment(run, failure), failure.data)
             yield from picture(_moment(run, event), event.type, event.data, None if text is None else text.whole)
+            if event.type in MESSAGES:
+                yield from message(_moment(run, event), event.type, event.data)
 
     def _fail(self, run: _Run, event: _Event) -> Iterator[Told]:
         """Keep a failure until the call's end; where too many are kept, the oldest is told as it is."""

@@ -6,8 +6,8 @@ import msgspec
 
 from gateway.autonomy import Autonomy
 from gateway.caller import Caller
-from gateway.methods.ports import SupervisorPort
-from gateway.requests import DrainRequest, ExplainRequest, NoParams, WorkerRequest
+from gateway.methods.ports import LogPage, SupervisorPort
+from gateway.requests import DrainRequest, ExplainRequest, LogTailRequest, NoParams, WorkerRequest
 from gateway.service import Gateway
 from gateway.status import GatewayFigures, StatusDocument
 from pool import stimuli
@@ -102,6 +102,10 @@ class OperatorMethods:
     async def config(self, _params: NoParams, _caller: Caller) -> Any:
         """The settings that hold, secrets hidden."""
         return {"config": self._supervisor.config()}
+
+    async def log_tail(self, params: LogTailRequest, _caller: Caller) -> LogPage:
+        """The latest lines of the supervisor's log."""
+        return self._supervisor.log_tail(params.cursor, params.limit, params.max_bytes)
 
     async def reload(self, _params: NoParams, _caller: Caller) -> Any:
         """Read the settings file again; the last good settings stay where it is refused."""

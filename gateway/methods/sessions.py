@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.caller import Caller
-from gateway.requests import HistoryRequest, NoParams, ResetRequest, SessionRequest
+from gateway.requests import HistoryRequest, NoParams, PatchRequest, ResetRequest, SessionRequest
 from gateway.service import Gateway
 from gateway.session_desk import SessionView
 from router.keys import check_session_key
@@ -24,6 +24,10 @@ class SessionMethods:
     async def get(self, params: SessionRequest, _caller: Caller) -> SessionView:
         """One session."""
         return self._desk.view(params.session)
+
+    async def patch(self, params: PatchRequest, _caller: Caller) -> SessionView:
+        """Change how a session is set; it holds from the next turn on."""
+        return self._desk.patch(params)
 
     async def reset(self, params: ResetRequest, _caller: Caller) -> Any:
         """Begin a new conversation; the transcript of the old one stays."""

@@ -60,6 +60,7 @@ class Methods:
             "ui.respond": (requests.UiRespondRequest, runs.ui_respond),
             "sessions.list": (requests.NoParams, sessions.list),
             "sessions.get": (requests.SessionRequest, sessions.get),
+            "sessions.patch": (requests.PatchRequest, sessions.patch),
             "sessions.reset": (requests.ResetRequest, sessions.reset),
             "sessions.delete": (requests.SessionRequest, sessions.delete),
             "sessions.history": (requests.HistoryRequest, sessions.history),
@@ -88,6 +89,7 @@ class Methods:
             "resume": (requests.NoParams, operator.resume),
             "drain": (requests.DrainRequest, operator.drain),
             "config.get": (requests.NoParams, operator.config),
+            "logs.tail": (requests.LogTailRequest, operator.log_tail),
             "reload": (requests.NoParams, operator.reload),
             "shutdown": (requests.NoParams, operator.shutdown),
         }

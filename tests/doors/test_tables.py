@@ -49,7 +49,7 @@ def session(key: str, **others: Any) -> dict[str, Any]:
     return base | {"failed": None} | others
 
 
-NOTHING_OF_ITS_OWN = dict.fromkeys(("model", "thinking", "queue_mode", "last_run", "channel"))
+NOTHING_OF_ITS_OWN = dict.fromkeys(("model", "thinking", "queue_mode", "label", "last_run", "channel"))
 CONVERSATIONS: list[dict[str, Any]] = [
     {
         "key": "ada",

@@ -32,6 +32,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "approvals.show": {"call_id": "c1"},
     "sessions.list": {},
     "sessions.get": {"session": "alice"},
+    "sessions.patch": {"session": "alice"},
     "sessions.reset": {"session": "alice"},
     "sessions.delete": {"session": "alice"},
     "sessions.history": {"session": "alice"},
@@ -60,12 +61,18 @@ GOOD: dict[str, dict[str, Any]] = {
     "resume": {},
     "drain": {},
     "config.get": {},
+    "logs.tail": {},
     "reload": {},
     "shutdown": {},
 }
 """The least that each method needs."""
 
 WRONG: dict[str, list[dict[str, Any]]] = {
+    "sessions.patch": [
+        *({"label": ""}, {"label": "x" * 65}, {"label": " x"}, {"model": "a b"}, {"model": "/x"}, {"model": "x/"}),
+        *({"thinking": "deeply"}, {"queue_mode": "sideways"}, {"verbose": "on"}),
+    ],
+    "logs.tail": [{"limit": 0}, {"limit": 5001}, {"cursor": -1}, {"max_bytes": 0}, {"max_bytes": 1_000_001}],
     "agent": [
         *({"text": 5}, {"session": ""}, {"session": "x" * 513}, {"run": ""}, {"run": "x" * 129}),
         *({"priority": 1001}, {"priority": 1.5}, {"timeout": -1}, {"queue": "sideways"}, {"lane": ""}, {"agent": ""}),

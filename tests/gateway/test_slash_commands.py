@@ -98,6 +98,26 @@ async def test_a_model_reaches_the_worker_and_goes_with_default(tmp_path: Path, 
         assert (await world.ask("three")).text == "one|two|three"
 
 
+async def test_a_run_may_have_a_model_of_its_own(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with open_world(tmp_path) as world:
+        await world.ask("one", model="acme/big")
+        assert world.launcher.asked("set_model") == []
+        assert [worker.model for worker in world.launcher.workers] == ["big"]
+        await _answer(world, "/model acme/small")
+        await world.ask("two", model="acme/big")
+        await world.ask("three")
+        assert [asked["model"] for asked in world.launcher.asked("set_model")] == ["small"]
+
+
+async def test_an_agent_whose_definition_names_a_provider_is_asked_for_no_other(tmp_path: Path) -> None:
+    agents = {"main": AgentSettings(provider="openai"), "other": AgentSettings(provider="openai", dialect="pi")}
+    async with open_world(tmp_path, profiles=ProfilesSettings(agents=agents)) as world:
+        with pytest.raises(UsageError, match="definition allows no other"):
+            await world.send("x", model="acme/big")
+        assert (await world.send("x", model="openai/big")).request.model == "openai/big"
+        assert (await world.send("x", "bob", agent="other", model="acme/big")).request.model == "acme/big"
+
+
 async def test_a_model_is_the_sessions_own(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with open_world(tmp_path) as world:
         await _answer(world, "/model big")

@@ -13,6 +13,7 @@ from gateway.autonomy import Autonomy, AutonomySettings, open_autonomy
 from gateway.events import EventBus
 from gateway.hook_runner import HookRunner
 from gateway.hooks import HookTable
+from gateway.methods.ports import LogPage
 from gateway.methods.table import Methods
 from gateway.profile_shelf import AgentParts
 from gateway.prompts import GatewayPrompts
@@ -137,6 +138,10 @@ class Supervisor:
     def config(self) -> msgspec.Raw:
         agents = {"main": {"model": "large", "provider": "acme"}, "ops": {"model": None}}
         return msgspec.Raw(msgspec.json.encode({"agents": agents, "http": {"token": "***"}}))
+
+    def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
+        lines = [f"line {number}" for number in range(limit)]
+        return LogPage(cursor=max_bytes, size=max_bytes, lines=lines, truncated=False, reset=cursor is not None)
 
     async def reload(self) -> dict[str, Any]:
         await trio.lowlevel.checkpoint()

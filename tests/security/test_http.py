@@ -45,8 +45,7 @@ ROUTES = {
     ("/v1/responses/{response}", "GET"): Scope.READ,
     ("/v1/responses/{response}", "DELETE"): Scope.WRITE,
     ("/v1/{rest:path}", "GET POST PUT PATCH DELETE"): Scope.READ,
-    ("/ws", "socket"): None,
-    ("/", "socket"): None,
+    ("/{path:path}", "socket"): None,
 }
 """Every way in and what it asks for; ``None``: it is open to all and tells nothing of anybody (or asks by itself)."""
 
@@ -58,7 +57,7 @@ READ_METHODS = {
     *("cron.list", "cron.get"),
 }
 WRITE_METHODS = {
-    *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "events.inject"),
+    *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "sessions.patch", "events.inject"),
     *("acquire", "release", "decide", "ui.respond", "heartbeat.run"),
 }
 

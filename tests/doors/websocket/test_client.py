@@ -180,6 +180,15 @@ def test_the_result_of_a_tool_call_is_told_once_whether_it_succeeds_or_fails(poo
         assert (bad["isError"], "missing.txt" in bad["result"]) == (True, True)
 
 
+def test_the_log_of_a_real_supervisor_is_read_on_from_its_cursor_at_any_path(pool: Pool) -> None:
+    with Client.connect(pool.url.removesuffix("/ws") + "/gateway/v4") as client:
+        page = client.answer(client.ask("logs.tail"))["payload"]
+        assert any("ready" in line for line in page["lines"])
+        assert TOKEN not in json.dumps(page)
+        rest = client.answer(client.ask("logs.tail", cursor=page["cursor"]))["payload"]
+        assert not set(page["lines"]) & set(rest["lines"])
+
+
 def test_two_clients_and_the_command_line_agree_on_what_happened(pool: Pool) -> None:
     with Client.connect(pool.url) as asking, Client.connect(pool.url, READER) as looking:
         assert "You said" in pool.supervisor.prompt("shared", "from the terminal")

@@ -18,7 +18,7 @@ from wire.units import Seconds
 # --- coming in --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/ws", "/"])
+@pytest.mark.parametrize("path", ["/ws", "/", "/gateway/v4", "/api/status"])
 async def test_the_challenge_then_connect_then_hello(door: Door, connect: Connect, path: str) -> None:
     peer = SocketPeer(await connect(door, None))
     assert isinstance(await peer.open(path), AcceptConnection)
@@ -244,6 +244,20 @@ async def test_waiting_for_a_run_may_end_before_it_does(join: Join) -> None:
     assert (waited["runId"], waited["status"]) == ("k1", "timeout")
 
 
+async def test_a_run_that_is_not_known_has_no_outcome_yet(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doors.websocket.run_methods._UNKNOWN_SECONDS", 0.01)
+    waited = (await (await join()).request("agent.wait", runId="nobody's", timeoutMs=10_000))["payload"]
+    assert waited == {"runId": "nobody's", "status": "timeout"}
+
+
+async def test_a_run_may_name_its_model(join: Join, world: World) -> None:
+    peer = await join()
+    asked = await peer.ask("agent", message="say hello", sessionKey="alice", provider="acme", model="big")
+    assert (await peer.answer(asked))["ok"]
+    assert (await peer.answer(asked))["payload"]["status"] == "ok"
+    assert [worker.model for worker in world.launcher.workers] == ["big"]
+
+
 async def test_an_approval_is_asked_for_and_given(join: Join, world: World) -> None:
     peer, reader = await join(), await join(auth={"token": READER})
     asked = await peer.ask("agent", message="ask c7", sessionKey="alice")
@@ -264,33 +278,6 @@ async def test_an_approval_is_asked_for_and_given(join: Join, world: World) -> N
 # --- other methods ----------------------------------------------------------------------------------------------------
 
 
-async def test_sessions_are_listed_shown_reset_and_deleted(join: Join, world: World) -> None:
-    await world.ask("say one", "alice")
-    await world.ask("say two", "bob")
-    peer = await join()
-    listed = (await peer.request("sessions.list", search="ALI", limit=1))["payload"]
-    assert (listed["count"], [row["key"] for row in listed["sessions"]]) == (1, ["alice"])
-    assert (await peer.request("sessions.get", key="bob", limit=0))["payload"]["session"]["agentId"] == "main"
-    assert (await peer.request("sessions.reset", key="bob"))["payload"]["entry"]["key"] == "bob"
-    assert (await peer.request("sessions.delete", key="bob"))["payload"]["ok"] is True
-    assert world.gateway.sessions.get("bob") is None
-    assert (await peer.request("sessions.get"))["error"]["message"] == "sessions.get needs a key"
-    kept = await peer.request("sessions.delete", key="alice", deleteTranscript=False)
-    assert "to keep it, reset the session" in kept["error"]["message"]
-
-
-async def test_a_session_in_which_nothing_was_said_has_no_history(join: Join) -> None:
-    history = (await (await join()).request("chat.history", sessionKey="nobody"))["payload"]
-    assert history == {"sessionKey": "nobody", "sessionId": "nobody", "messages": []}
-
-
-async def test_a_conversation_is_compacted(join: Join, world: World) -> None:
-    await world.ask("say one", "alice")
-    answer = (await (await join()).request("sessions.compact", key="alice"))["payload"]
-    assert (answer["ok"], answer["key"]) == (True, "alice")
-    assert [method for method, _ in world.launcher.requests].count("compact") == 1
-
-
 async def test_the_gateway_tells_of_itself(join: Join) -> None:
     peer = await join()
     assert (await peer.request("health"))["payload"]["workers"]["max"] == 2
@@ -300,7 +287,10 @@ async def test_the_gateway_tells_of_itself(join: Join) -> None:
     assert (await peer.request("models.list"))["payload"] == {
         "models": [{"id": "large", "name": "large", "provider": "acme"}]
     }
-    assert (await peer.request("config.get"))["payload"]["config"]["http"]["token"] == "***"
+    config = (await peer.request("config.get"))["payload"]
+    assert config["config"]["http"]["token"] == "***"
+    assert config["hash"] == (await peer.request("config.get"))["payload"]["hash"]
+    assert len(config["hash"]) == 64
 
 
 @pytest.mark.parametrize(("mode", "ignored"), [("now", None), ("next-heartbeat", ["mode"])])
@@ -324,7 +314,15 @@ async def test_a_session_is_told_something_with_its_next_turn(
         ("agent", {"message": "x", "sessionKey": "a", "sessionId": "b"}, "name two conversations"),
         ("agent", {"message": "x", "threadId": "7"}, "threadId names a conversation only together"),
         ("chat.send", {"message": "x"}, "chat.send needs a sessionKey"),
-        ("agent.wait", {"runId": "nobody's"}, "nobody's"),
+        ("agent", {"message": "x", "provider": "acme"}, "give model, too"),
+        ("agent", {"message": "x", "model": "a b"}, "model"),
+        ("sessions.resolve", {}, "exactly one of"),
+        ("sessions.resolve", {"key": "a", "label": "b"}, "exactly one of"),
+        ("sessions.resolve", {"key": "nobody"}, "there is no session 'nobody'"),
+        ("sessions.resolve", {"key": "agent:"}, "session key"),
+        ("sessions.patch", {"key": "nobody", "label": "x"}, "nobody"),
+        ("sessions.messages.subscribe", {"key": "cron:"}, "session key"),
+        ("logs.tail", {"limit": 5001}, "<= 5000"),
         ("chat.send", {"sessionKey": "agent:", "message": "x"}, "agent:"),
         ("exec.approval.resolve", {"id": "c1", "decision": "allow-always"}, "allow-always"),
         ("agent", {"message": "x", "attachments": [{"content": "!", "mimeType": "image/png"}]}, "no base64"),

@@ -45,6 +45,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[int] = [0]
         self.missed = 0
+        self.presence: dict[str, Any] = {}
 
     def hear(self, _event: Told) -> None:
         self.heard[-1] += 1
