@@ -25,7 +25,7 @@ token = "{TOKEN}"
 command = ["pi", "--mode", "rpc"]
 dialect = "pi"
 [agents.pi.heartbeat]
-enabled = true
+every = "1h"
 """
 Say = Callable[[Supervisor, str], str]
 

@@ -180,7 +180,7 @@ async def test_when_the_window_passes_the_command_goes_on_in_the_background(
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(let_pass_once_it_has_spoken, bench, mock_clock, 1)
-        output = await bench.use(EXEC, command="echo begun; sleep 60", yield_ms=100, env={"MARK": bench.mark})
+        output = await bench.use(EXEC, command="echo begun; sleep 60; :", yield_ms=100, env={"MARK": bench.mark})
     session_id, pid = output.details["session_id"], output.details["pid"]
     assert output.text.startswith(
         f"The command still runs in the background (session {session_id}, pid {pid}). Follow it up with the process "
