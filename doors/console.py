@@ -79,14 +79,14 @@ def show(
 
 
 def show_injected(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
-    """Have a session told something, and print what came of that."""
+    """Queue an event for a session, and print whether it was added."""
     result = client.call("events.inject", params)
     if as_json:
         print_json(result)
     elif result["event"] is None:
-        sys.stdout.write(f"{clean(result['session'])} is about to be told just that; nothing was added\n")
+        sys.stdout.write(f"the same event is already queued for {clean(result['session'])}; nothing was added\n")
     else:
-        sys.stdout.write(f"{clean(result['session'])} is told\n")
+        sys.stdout.write(f"the event is queued for {clean(result['session'])}\n")
 
 
 def show_explanation(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:

@@ -142,7 +142,7 @@ def test_a_worker_that_is_killed_tells_that_the_build_died_with_it(tmp_path: Pat
 def test_what_is_injected_from_a_terminal_is_told(tmp_path: Path) -> None:
     with untroubled_supervisor(tmp_path) as supervisor:
         done = supervisor.pool("events", "inject", "-s", "alice", "the bell rang")
-        assert (done.returncode, done.stdout) == (0, "alice is told\n")
+        assert (done.returncode, done.stdout) == (0, "the event is queued for alice\n")
         assert "the bell rang" in supervisor.pool("events", "peek", "-s", "alice").stdout
         supervisor.prompt("alice", "hello")
         assert told(supervisor) == ["[SYSTEM] the bell rang"]

@@ -32,7 +32,7 @@ def test_without_options_it_follows_all_from_now_on(bench: Bench) -> None:
 
 def test_what_is_injected_is_told_with_the_next_turn(bench: Bench) -> None:
     result = bench.run("events", "inject", "-s", "ada", "--kind", "channel", "the bell rang")
-    assert (result.stdout, result.exit_code) == ("ada is told\n", 0)
+    assert (result.stdout, result.exit_code) == ("the event is queued for ada\n", 0)
     asked = {"session": "ada", "kind": "channel", "text": "the bell rang"}
     assert bench.pool.calls == [("events.inject", asked)]
     assert bench.json("events", "inject", "-s", "ada", "the bell rang") == {"session": "ada", "event": EVENT}
@@ -46,7 +46,7 @@ def test_what_stdin_holds_is_injected(bench: Bench) -> None:
 
 def test_who_injects_the_same_again_is_told_that_nothing_was_added(bench: Bench) -> None:
     result = bench.run("events", "inject", "-s", "ada", "again")
-    assert (result.stdout, result.exit_code) == ("ada is about to be told just that; nothing was added\n", 0)
+    assert (result.stdout, result.exit_code) == ("the same event is already queued for ada; nothing was added\n", 0)
 
 
 def test_what_a_session_is_to_be_told_is_a_table(bench: Bench) -> None:
