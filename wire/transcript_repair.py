@@ -1,4 +1,4 @@
-"""Opening, locking and repairing transcript files of any agent: JSON Lines with a ``session`` line at their beginning.
+"""Opening, locking and repairing transcript files of any agent: JSON Lines that begin with a ``session`` line.
 
 A torn last line is what a crash leaves behind; it is cut off and kept aside. Anything else that is wrong is an error,
 and the file stays as it was. Everything here blocks.
@@ -39,8 +39,8 @@ MAX_ENTRY_BYTES = 128 * 1024 * 1024
 """A longer line is taken for damage; twice what the wire lets through."""
 
 _COPY_BYTES = 1024 * 1024
-_LINES_BEFORE_HEADER = 16
-"""Forks of pi write a line or two (a title) before the header; a transcript's first messages come later."""
+_LOOKED_AT = 16
+"""First lines in which a misplaced header is looked for, so that the error can say where it is."""
 
 
 class TranscriptError(PoolError):
@@ -97,7 +97,7 @@ class _AnyHeader(msgspec.Struct, frozen=True):
     """The members that tell whose header it is: pi's has a ``timestamp``, the native one says ``created``."""
 
     type: str = ""
-    id: str = ""
+    id: str | None = None
     created: Any = None
     timestamp: Any = None
 
@@ -203,7 +203,6 @@ def _is_object(line: bytes) -> bool:
 class _Findings(msgspec.Struct, frozen=True):
     """``whole``: bytes up to the torn end; ``size``: bytes in all; ``ended``: the last good line has its LF."""
 
-    session_id: str
     entries: int
     whole: int
     size: int
@@ -214,10 +213,11 @@ def repair_open_file(descriptor: int, path: Path, *, dialect: str | None = None)
     """``repair_transcript`` for a file that is open and locked already."""
     with os.fdopen(os.dup(descriptor), "rb", buffering=256 * 1024) as file:
         file.seek(0)
-        _check_dialect(_header(file, path), dialect, path)
+        header = _header(file, path)
+        _check_dialect(header, dialect, path)
         file.seek(0)
         found = _scan(file, path)
-    report = RepairReport(str(path), found.session_id, found.entries)
+    report = RepairReport(str(path), header.id or "", found.entries)
     try:
         if found.whole < found.size:
             torn = _keep_aside(descriptor, path, found.whole, found.size)
@@ -234,16 +234,30 @@ def repair_open_file(descriptor: int, path: Path, *, dialect: str | None = None)
 
 
 def _header(file: BinaryIO, path: Path) -> _AnyHeader:
-    """The session line among the first lines. Raises TranscriptDamaged where there is none."""
-    first = None
-    for line in itertools.islice(lines_of(file, path), _LINES_BEFORE_HEADER):
-        header = _decode_header(line, path)
-        if header.type == "session":
-            return header
-        first = first or header
-    if first is None:
+    """The session line, which is the first one. Raises TranscriptDamaged where it is not.
+
+    pi empties a file whose first line is anything else, or a header without an id.
+    """
+    line = next(lines_of(file, path), None)
+    if line is None:
         raise TranscriptDamaged(f"{path} is empty", reason="empty")
-    raise TranscriptDamaged(f'{path} does not begin with a session header: its type is "{first.type[:40]}"')
+    header = _decode_header(line, path)
+    if header.type != "session":
+        raise TranscriptDamaged(
+            f'{path} does not begin with a session header: its type is "{header.type[:40]}"' + _elsewhere(file, path)
+        )
+    if header.id is None:
+        raise TranscriptDamaged(f"{path} has a session header without an id")
+    return header
+
+
+def _elsewhere(file: BinaryIO, path: Path) -> str:
+    """Where the header is instead, and what to do, as the end of a sentence."""
+    for number, line in enumerate(itertools.islice(lines_of(file, path), _LOOKED_AT - 1), start=2):
+        with contextlib.suppress(*DECODE_ERRORS):
+            if _header_decoder.decode(line).type == "session":
+                return f"; the header is line {number}: make it the first line, or begin the session again"
+    return ""
 
 
 def _decode_header(line: bytes, path: Path) -> _AnyHeader:
@@ -264,26 +278,22 @@ def _check_dialect(header: _AnyHeader, dialect: str | None, path: Path) -> None:
 
 
 def _scan(file: BinaryIO, path: Path) -> _Findings:
-    offset = whole = entries = bad_line = 0
-    session_id: str | None = None
-    ended = False
-    for number, line in enumerate(lines_of(file, path), start=1):
+    first = file.readline(MAX_ENTRY_BYTES)
+    offset = whole = len(first)
+    ended, entries, bad_line = first.endswith(b"\n"), 0, 0
+    for number, line in enumerate(lines_of(file, path), start=2):
         offset += len(line)
-        if session_id is not None and line.isspace():
+        if line.isspace():
             continue
         if bad_line:
             raise TranscriptDamaged(f"{path} is damaged in line {bad_line}, and more lines follow it")
-        if session_id is None:
-            header = _decode_header(line, path)
-            session_id = header.id if header.type == "session" else None
-            whole, ended = offset, line.endswith(b"\n")
-        elif _is_object(line):
+        if _is_object(line):
             whole, ended, entries = offset, line.endswith(b"\n"), entries + 1
         else:
             bad_line = number
     if not bad_line:
         whole = offset  # blank lines after the last entry are no tear
-    return _Findings(session_id or "", entries, whole, offset, ended)
+    return _Findings(entries, whole, offset, ended)
 
 
 def _keep_aside(descriptor: int, path: Path, start: int, end: int) -> Path:

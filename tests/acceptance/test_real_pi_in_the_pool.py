@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,32 @@ def test_a_session_of_pi_is_refused_to_another_agent_and_goes_on(supervisor: Sup
     assert transcript_of(supervisor, "alice").read_bytes() == before
     assert supervisor.status()["counters"]["spawned"] == 1
     assert "remember-this" in supervisor.prompt("alice", "RECALL")
+
+
+def title_first(line: bytes, rest: bytes) -> bytes:
+    return b'{"type":"title","title":"greetings"}\n' + line + rest
+
+
+def without_id(line: bytes, rest: bytes) -> bytes:
+    header = json.loads(line)
+    del header["id"]
+    return json.dumps(header).encode() + b"\n" + rest
+
+
+@pytest.mark.parametrize("change", [title_first, without_id])
+def test_pi_is_given_no_transcript_that_it_would_empty(
+    supervisor: Supervisor, change: Callable[[bytes, bytes], bytes]
+) -> None:
+    supervisor.prompt("alice", "remember-this", "-a", "pi")
+    supervisor.prompt("bob", "hello", "-a", "pi")
+    transcript = transcript_of(supervisor, "alice")
+    header, rest = transcript.read_bytes().split(b"\n", 1)
+    content = change(header + b"\n", rest)
+    transcript.write_bytes(content)
+    done = supervisor.pool("prompt", "-s", "alice", "hello")
+    assert transcript.read_bytes() == content
+    assert done.returncode == 1
+    assert f"{transcript} " in done.stderr
 
 
 @pytest.mark.parametrize("first", ["native", "pi"])

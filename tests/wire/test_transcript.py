@@ -267,6 +267,17 @@ def test_a_transcript_of_pi_is_repaired_as_well(tmp_path: Path) -> None:
 PI_HEADER = b'{"type":"session","version":3,"id":"ae0e","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/w"}\n'
 
 
+@pytest.mark.parametrize("before", [1, 15])
+def test_a_header_that_is_not_the_first_line_is_refused_with_its_place(tmp_path: Path, before: int) -> None:
+    path = tmp_path / "s.jsonl"
+    content = b'{"type":"title","title":"x"}\n' * before + PI_HEADER + b'{"type":"message","torn'
+    path.write_bytes(content)
+    with pytest.raises(TranscriptDamaged, match=rf'its type is "title"; the header is line {before + 1}: make it the'):
+        repair_transcript(path, dialect="pi")
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize(("header", "dialect"), [(HEADER_LINE, "pi"), (PI_HEADER, "native")])
 def test_a_transcript_of_another_dialect_is_refused_and_left_alone(tmp_path: Path, header: bytes, dialect: str) -> None:
     path = tmp_path / "s.jsonl"
@@ -316,6 +327,9 @@ def test_damage_in_the_middle_is_an_error_and_nothing_is_cut(tmp_path: Path, mid
         b"[]\n",
         b"null\n",
         DEEP + b"\n",
+        b'{"type":"session","timestamp":"2026-01-01T00:00:00.000Z"}\n',
+        b'{"type":"session","id":7,"timestamp":"2026-01-01T00:00:00.000Z"}\n',
+        b'{"type":"title"}\n' * 16 + PI_HEADER,
     ],
 )
 def test_what_is_no_transcript_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
