@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     SILENT = "silent"
     """Nothing to tell."""
     REPEATED = "repeated"
-    """Nothing that was not told within the last day."""
+    """The same text about the same events was told within the last day; not for commands and tasks."""
     ALERT = "alert"
     FAILED = "failed"
 

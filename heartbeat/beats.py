@@ -23,6 +23,7 @@ from heartbeat.reasons import ACTIONS, Reason
 from heartbeat.rota import Rota
 from heartbeat.run_ports import AlertPort, BeatAnswer, BeatRequest, EventPort, Monitor, PendingEvent, RunPort, Together
 from heartbeat.settings import HeartbeatSettings
+from heartbeat.system_events import RESULTS
 from heartbeat.wake import Busy, End, Failed, Postponed, Ran, Skipped, Target
 
 __all__ = ["BeatPorts", "Beats", "Performed"]
@@ -205,8 +206,9 @@ class Beats:
 
     def _tell(self, begun: Begun, verdict: acknowledgement.Alert, media: tuple[str, ...]) -> tuple[Outcome, str]:
         target, wall = begun.target, self._ports.wall()
-        told = self._book.told(target.agent)
-        if told.is_repeat(target.session, verdict, wall):
+        told, about = self._book.told(target.agent), begun.request.text if begun.events else ""
+        may_repeat = not begun.kind  # each command, each delegated task and each scheduled one is news of its own
+        if may_repeat and told.is_repeat(target.session, verdict, wall, about=about):
             return Outcome.REPEATED, begun.problem
         alert = Alert(
             id=begun.subject,
@@ -219,8 +221,9 @@ class Beats:
             media=media,
         )
         problem = self._accept(alert) or begun.problem
-        told.remember(target.session, verdict, wall)
-        self._book.keep_told(target.agent, told)
+        if may_repeat:
+            told.remember(target.session, verdict, wall, about=about)
+            self._book.keep_told(target.agent, told)
         return Outcome.ALERT, problem
 
     def _accept(self, alert: Alert) -> str:
@@ -267,7 +270,7 @@ def _rest(settings: HeartbeatSettings, attempt: int) -> float:
 
 
 def _summary(events: Sequence[PendingEvent]) -> str:
-    return "\n".join(event.text for event in events if event.kind == "exec")[:TEXT_LIMIT]
+    return "\n".join(event.text for event in events if event.kind in RESULTS)[:TEXT_LIMIT]
 
 
 def _readable(text: str) -> str:

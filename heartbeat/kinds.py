@@ -4,15 +4,17 @@ from collections.abc import Iterable
 from enum import Flag
 from typing import Self
 
+from heartbeat.system_events import RESULTS
+
 __all__ = ["BeatKind"]
 
 
 class BeatKind(Flag):
-    """A beat may be about finished commands and scheduled tasks at once; about neither it is a plain heartbeat."""
+    """A beat may be about ended work and scheduled tasks at once; about neither it is a plain heartbeat."""
 
     PLAIN = 0
     EXEC = 1
-    """A command that ran in the background has finished."""
+    """A background command or a delegated task has ended."""
     CRON = 2
     """A scheduled task has fired."""
 
@@ -21,7 +23,7 @@ class BeatKind(Flag):
         """From the kinds of the pending system events; those without a prompt of their own add nothing."""
         names = set(kinds)
         found = cls.PLAIN
-        if "exec" in names:
+        if not names.isdisjoint(RESULTS):
             found |= cls.EXEC
         if "cron" in names:
             found |= cls.CRON

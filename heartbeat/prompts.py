@@ -15,9 +15,9 @@ workspace, read it and follow it to the letter. Do not take up tasks of earlier 
 at new ones. When nothing needs attention, answer with HEARTBEAT_OK and nothing else; otherwise say what does."""
 
 EXEC_PROMPT = """\
-A command that was started earlier has finished; its result is in the system lines above. Tell the user what matters of
-it, in a few sentences: whether it succeeded, and what follows from that. When nobody needs to know, answer with
-HEARTBEAT_OK and nothing else."""
+Work that was started earlier has ended, a command or a delegated task; its result is in the system lines above. Tell
+the user what matters of it, in a few sentences: whether it succeeded, and what follows from that. When nobody needs to
+know, answer with HEARTBEAT_OK and nothing else."""
 
 CRON_PROMPT = """\
 Scheduled tasks have fired; they are in the system lines above, each with its id. Do every one of them now, then report

@@ -16,7 +16,7 @@ class Reason(StrEnum):
     WAKE = "wake"
     """Somebody asked, and said no more than that."""
     EXEC = "exec"
-    """A command that ran in the background has finished."""
+    """A background command or a delegated task has ended."""
     CRON = "cron"
     """A scheduled task has fired."""
     HOOK = "hook"
@@ -42,7 +42,7 @@ EVENT_REASONS = frozenset({Reason.WAKE, Reason.EXEC, Reason.CRON, Reason.HOOK})
 """What a beat can itself bring about, so that it could go on for ever: the flood guard holds these back."""
 
 
-_OF_KINDS = {"exec": Reason.EXEC, "cron": Reason.CRON}
+_OF_KINDS = {"exec": Reason.EXEC, "delegate": Reason.EXEC, "cron": Reason.CRON}
 
 
 def reason_of(kind: str) -> Reason:

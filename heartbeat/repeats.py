@@ -1,4 +1,4 @@
-"""The same alert is told once a day: what an agent has told lately, as digests. Pure; ``wall`` comes in."""
+"""The same alert about the same events is told once a day; digests of the latest ones. Pure: ``wall`` comes in."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -28,16 +28,19 @@ class Repeats:
         """When each alert was told, by its digest; to be kept, and handed to the next life."""
         return dict(self._told)
 
-    def is_repeat(self, session: str, alert: Alert, wall: float) -> bool:
-        """Whether the session was told the same text within a day. Files are always news: their names say little."""
-        at = self._told.get(_digest(session, alert.text))
+    def is_repeat(self, session: str, alert: Alert, wall: float, *, about: str = "") -> bool:
+        """Whether the session was told the same text within a day. Files are always news: their names say little.
+
+        ``about``: the events that the agent was told, in words. The same text about other events is news.
+        """
+        at = self._told.get(_digest(session, about, alert.text))
         return not alert.has_media and at is not None and abs(wall - at) < _DAY
 
-    def remember(self, session: str, alert: Alert, wall: float) -> None:
+    def remember(self, session: str, alert: Alert, wall: float, *, about: str = "") -> None:
         """The alert is told now. Telling it again does not begin the day anew, unless the day is over."""
-        if alert.has_media or self.is_repeat(session, alert, wall):
+        if alert.has_media or self.is_repeat(session, alert, wall, about=about):
             return
-        name = _digest(session, alert.text)
+        name = _digest(session, about, alert.text)
         self._told.pop(name, None)
         self._told[name] = wall
         self._forget_the_old(wall)
@@ -49,6 +52,6 @@ class Repeats:
             del self._told[next(iter(self._told))]
 
 
-def _digest(session: str, text: str) -> str:
-    parts = f"{len(session)}:{session}{text.strip()}"
+def _digest(session: str, about: str, text: str) -> str:
+    parts = f"{len(session)}:{session}{len(about)}:{about}{text.strip()}"
     return blake2b(parts.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

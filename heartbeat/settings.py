@@ -49,11 +49,11 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     retry_delay: Seconds = Seconds(5)
     """Between two attempts."""
     exec_always_deliver: bool = False
-    """Tell of every finished command, also where the agent finds it not worth telling."""
+    """Tell of every ended command and delegated task, also where the agent finds it not worth telling."""
     prompt: str = ""
     """What an agent is told at a beat; empty = the built-in text, as with the next two."""
     exec_prompt: str = ""
-    """What it is told when a background command has finished."""
+    """What it is told when a background command or a delegated task has ended."""
     cron_prompt: str = ""
     """What it is told when scheduled tasks have fired."""
 

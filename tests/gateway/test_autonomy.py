@@ -160,11 +160,13 @@ async def test_whatever_is_injected_wakes_whoever_it_is_for(
 
 
 async def test_the_outcome_of_a_delegated_task_wakes_who_gave_it(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path, autonomy=on(prompt="say HEARTBEAT_OK")) as world:
+    async with open_world(tmp_path, autonomy=on()) as world:
         await world.ask("hello")
         await world.call("delegate", session="alice", agent="ops", task="say done", mode="async")
         await settle(1)
-        assert world.launcher.prompts[-1].startswith("[SYSTEM] Task completed (agent ops, run ")
+        lines, prompt = world.launcher.prompts[-1].split("\n\n")
+        assert lines.startswith("[SYSTEM] Task completed (agent ops, run ")
+        assert prompt == WELL  # the prompt for ended work
         assert await pending(world) == []
 
 

@@ -28,14 +28,19 @@ def test_with_no_events_the_agent_is_asked_to_look_around() -> None:
 
 
 def test_events_come_first_one_line_each() -> None:
-    told = prompt_about(Event("delegate done", "delegate"), Event("somebody joined", "channel"))
-    assert told == f"[SYSTEM] delegate done\n[SYSTEM] somebody joined\n\n{HEARTBEAT_PROMPT}"
+    told = prompt_about(Event("it rained", "other"), Event("somebody joined", "channel"))
+    assert told == f"[SYSTEM] it rained\n[SYSTEM] somebody joined\n\n{HEARTBEAT_PROMPT}"
 
 
 def test_a_finished_command_is_asked_about() -> None:
     assert prompt_about(Event("note"), Event("make: exit 0", "exec")) == (
         f"[SYSTEM] note\n[SYSTEM] make: exit 0\n\n{EXEC_PROMPT}"
     )
+
+
+def test_the_end_of_a_delegated_task_is_asked_about_as_the_end_of_a_command() -> None:
+    told = compose([Event("Task done", "delegate")], BeatKind.of(["delegate"]), BUILT_IN, looks_around=False)
+    assert told == f"[SYSTEM] Task done\n\n{EXEC_PROMPT}"
 
 
 def test_scheduled_tasks_are_asked_for() -> None:
@@ -51,8 +56,9 @@ def test_commands_and_tasks_at_once_are_both_asked_about() -> None:
     ("kinds", "kind"),
     [
         ([], BeatKind.PLAIN),
-        (["other", "delegate", "channel", "what", ""], BeatKind.PLAIN),
+        (["other", "channel", "what", ""], BeatKind.PLAIN),
         (["other", "exec"], BeatKind.EXEC),
+        (["other", "delegate"], BeatKind.EXEC),
         (["cron", "cron"], BeatKind.CRON),
         (["cron", "exec"], BeatKind.CRON | BeatKind.EXEC),
     ],

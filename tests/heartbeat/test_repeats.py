@@ -44,6 +44,15 @@ def test_another_text_and_another_session_are_news() -> None:
     assert not repeats.is_repeat("sDisk", Alert(" full."), NOW)
 
 
+def test_the_same_text_about_other_events_is_news() -> None:
+    repeats = Repeats()
+    repeats.remember("s", DISK, NOW, about="the disk of host a")
+    assert repeats.is_repeat("s", DISK, NOW, about="the disk of host a")
+    assert not repeats.is_repeat("s", DISK, NOW, about="the disk of host b")
+    assert not repeats.is_repeat("s", DISK, NOW)
+    assert not repeats.is_repeat("s", Alert("aDisk full."), NOW, about="the disk of host ")
+
+
 def test_sessions_and_texts_do_not_run_into_each_other() -> None:
     repeats = Repeats()
     repeats.remember("ab", Alert("c"), NOW)

@@ -16,6 +16,7 @@ from heartbeat.kinds import BeatKind
 from heartbeat.prompts import PromptTexts, compose
 from heartbeat.reasons import ACTIONS, Reason
 from heartbeat.repeats import Repeats
+from heartbeat.system_events import RESULTS
 
 DAY, LIMIT = 86400.0, 20
 START = 1_772_000_000.0  # February 2026; the histories run over the change of the clock in March
@@ -58,6 +59,7 @@ class Agent(RuleBasedStateMachine):
         self.injected = 0
         self.repeats = Repeats()
         self.told: list[tuple[float, Alert]] = []
+        """Alerts of plain beats without events, when each was told; others are always news here."""
 
     # --- the world changes --------------------------------------------------------------------------------------------
 
@@ -157,20 +159,21 @@ class Agent(RuleBasedStateMachine):
             return
         self.shown.update(event.id for event in shown)
         self.pending = [event for event in self.pending if event not in shown]
-        summary = "; ".join(event.text for event in shown if event.kind == "exec")
-        self.hear(answer, kind, summary)
+        summary = "; ".join(event.text for event in shown if event.kind in RESULTS)
+        self.hear(answer, kind, summary, prompt if shown else "")
 
-    def hear(self, answer: str, kind: BeatKind, summary: str) -> None:
+    def hear(self, answer: str, kind: BeatKind, summary: str, about: str) -> None:
         verdict = judge(answer, kind=kind, ack_max_chars=LIMIT, exec_always_deliver=self.always, summary=summary)
         match verdict:
             case Silent():
                 self.check_the_silence(answer, kind)
-            case Alert() if self.repeats.is_repeat("s", verdict, self.wall):
+            case Alert() if not kind and self.repeats.is_repeat("s", verdict, self.wall, about=about):
+                assert not about
                 assert self.told_lately(verdict)
             case Alert():
-                assert not self.told_lately(verdict) or verdict.has_media
-                self.repeats.remember("s", verdict, self.wall)
-                self.told.append((self.wall, verdict))
+                assert about or not self.told_lately(verdict) or verdict.has_media
+                self.repeats.remember("s", verdict, self.wall, about=about)
+                self.told += [] if about else [(self.wall, verdict)]
 
     def check_the_silence(self, answer: str, kind: BeatKind) -> None:
         rest, is_acknowledged = strip_token(answer)

@@ -8,7 +8,8 @@ from trio.testing import MockClock
 
 from heartbeat.beat_records import Outcome
 from heartbeat.gates import SkipReason
-from heartbeat.reasons import Reason
+from heartbeat.reasons import Reason, reason_of
+from heartbeat.run_ports import BeatAnswer
 from heartbeat.settings import ActiveHours
 from tests.heartbeat.house_around import MAIN, Serve, World, but, fails, report_all, status_of, system_lines, wake
 from wire.units import Seconds
@@ -274,6 +275,42 @@ async def test_a_command_that_must_be_told_is_told_by_its_own_words_if_need_be(
     wake(heartbeat, world, "make has finished: exit code 2")
     await trio.sleep(5)
     assert [alert.text for alert in world.alerts] == ["make has finished: exit code 2"]
+
+
+async def test_a_delegated_task_that_must_be_told_is_told_by_its_own_words_too(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(exec_always_deliver=True))
+    world.inject("Task completed :: 42", "delegate")
+    heartbeat.wake("main", Reason.EXEC)
+    await trio.sleep(5)
+    assert [alert.text for alert in world.alerts] == ["Task completed :: 42"]
+
+
+@pytest.mark.parametrize("kind", ["exec", "delegate", "cron"])
+async def test_each_command_and_task_is_told_of_however_alike_the_words(
+    autojump_clock: MockClock, world: World, serve: Serve, kind: str
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text="It went well.")
+    heartbeat = await serve()
+    for _ in range(2):  # the same event again is another command, another task, another time
+        world.inject("it has ended", kind)
+        heartbeat.wake("main", reason_of(kind))
+        await trio.sleep(5)
+    assert [alert.text for alert in world.alerts] == ["It went well."] * 2
+
+
+async def test_the_same_words_are_told_again_when_they_are_about_another_event(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = lambda _: BeatAnswer(ok=True, text="It is back.")
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    for text in ("the build machine is back", "the mail server is back", "the build machine is back"):
+        world.inject(text, "other")
+        heartbeat.wake("main")
+        await trio.sleep(40)
+    assert [alert.text for alert in world.alerts] == ["It is back."] * 2
+    assert status_of(heartbeat).counts == {Outcome.ALERT: 2, Outcome.REPEATED: 1}
 
 
 async def test_the_agents_own_texts_are_used(autojump_clock: MockClock, world: World, serve: Serve) -> None:
