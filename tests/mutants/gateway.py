@@ -285,4 +285,42 @@ MUTANTS = (
         new="if False:",
         tests=("tests/gateway/events/test_cursor.py::test_a_reader_is_told_that_events_it_wanted_are_gone",),
     ),
+    Mutant(
+        keeps="I2",
+        without="an agent goes on with another agent's conversation",
+        file="gateway/sessions.py",
+        old="        if known is None or known.agent == agent:",
+        new="        if True:",
+        tests=("tests/gateway/test_addressing.py::test_another_agent_is_refused_while_the_session_has_a_conversation",),
+    ),
+    Mutant(
+        keeps="I2",
+        without="a deleted session leaves what its tools have printed",
+        file="gateway/session_desk.py",
+        old="        shutil.rmtree(outputs_of(str(real)), ignore_errors=True)",
+        new="        pass",
+        tests=(
+            "tests/security/test_outputs.py::test_s56_full_outputs_are_open_to_the_tools_of_their_own_session_only_and_end_with_it",
+        ),
+    ),
+    Mutant(
+        keeps="durable",
+        without="nobody hears of the commands that died with the supervisor",
+        file="gateway/system_events.py",
+        old="                self._note_loss(ExecLost(worker=None,",
+        new="                (ExecLost(worker=None,",
+        tests=(
+            "tests/gateway/test_system_events.py::test_commands_that_are_killed_with_the_supervisor_are_told_once_in_its_next_life",
+        ),
+    ),
+    Mutant(
+        keeps="access",
+        without="a call of the past decides about another session's",
+        file="gateway/permissions.py",
+        old="        if session is None:  # who",
+        new="        if False:  # who",
+        tests=(
+            "tests/gateway/test_permissions.py::test_a_call_is_found_by_its_id_and_by_its_session_where_several_have_it",
+        ),
+    ),
 )

@@ -147,12 +147,8 @@ MUTANTS = (
         keeps="I2",
         without="a transcript is opened while its old process may still write it",
         file="pool/fleet.py",
-        old=(
-            "        for session in (worker.session, worker.closing):\n"
-            "            if session is not None and session.worker is worker:\n"
-            "                self.parked(session)\n"
-        ),
-        new="        pass\n",
+        old="            if session is not None and session.worker is worker:",
+        new="            if False:",
         tests=(
             "tests/pool/test_machine.py::test_a_bound_worker_that_does_not_fit_is_stopped_first_and_the_session_resumes_on_another",
         ),
@@ -295,24 +291,16 @@ MUTANTS = (
         keeps="I6",
         without="who was covered by a worker that failed is forgotten",
         file="pool/starts.py",
-        old=(
-            "        self._state.claims -= worker.state is WorkerState.STOPPING\n        self._state.waiting.wake(kind)"
-        ),
-        new="        self._state.claims -= worker.state is WorkerState.STOPPING",
+        old="is WorkerState.STOPPING\n        self._state.waiting.wake(kind)",
+        new="is WorkerState.STOPPING",
         tests=("tests/pool/test_machine.py::test_no_worker_in_the_middle_of_something_is_rebound_or_evicted",),
     ),
     Mutant(
         keeps="I6",
         without="blocked requests of a session are forgotten",
         file="pool/leases.py",
-        old=(
-            "        if session.waiting:\n"
-            "            self.settle(session)\n"
-            "        self._fleet.refresh(worker)\n"
-            "\n"
-            "    # --- failures"
-        ),
-        new=("        self._fleet.refresh(worker)\n\n    # --- failures"),
+        old="            self.settle(session)\n        self._fleet.refresh(worker)\n\n    # --- failures",
+        new="            pass\n        self._fleet.refresh(worker)\n\n    # --- failures",
         tests=(
             "tests/pool/test_machine.py::test_a_running_turn_keeps_its_model_and_the_other_request_waits_for_the_boundary",
         ),
@@ -383,11 +371,26 @@ MUTANTS = (
         keeps="I12",
         without="a worker proven by nobody counts against nobody",
         file="pool/machine.py",
-        old=(
-            "        if not worker.proven and worker.failure is not FailureKind.RESUME:\n"
-            "            self._starts.charge(worker, failed.error)\n"
-        ),
-        new="",
+        old="            self._starts.charge(worker, failed.error)\n",
+        new="            pass\n",
         tests=("tests/pool/test_machine_limits.py::test_a_nested_run_is_refused_when_what_was_on_its_way_is_lost",),
+    ),
+    Mutant(
+        keeps="I6",
+        without="background commands keep every worker",
+        file="pool/state.py",
+        old="pinned[0] if 0 <= most < len(pinned) else None",
+        new="None",
+        tests=(
+            "tests/pool/test_machine_pinned.py::test_a_pool_of_two_with_two_endless_commands_serves_a_third_session",
+        ),
+    ),
+    Mutant(
+        keeps="I8",
+        without="background commands end although no more of them run than may",
+        file="pool/state.py",
+        old="0 <= most < len(pinned)",
+        new="pinned",
+        tests=("tests/pool/test_machine_pinned.py::test_one_fewer_than_all_are_left_alone_whoever_waits",),
     ),
 )
