@@ -15,12 +15,10 @@ from agent.limits import Limits
 from agent.live_call import Say
 from agent.model_caller import ModelCaller
 from agent.runs import Run
-from wire.entries import Block, ImageBlock, Origin, TextBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import STEER_MARK, Block, ImageBlock, Origin, TextBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import ImageContent, StopReason
 
 __all__ = ["Steps"]
-
-_INTERRUPT = "[INTERRUPT] New message from user: "
 
 
 class Steps:
@@ -54,7 +52,7 @@ class Steps:
             await self._take("prompt", prompt, self._run.images)
         for _ in range(self._limits.max_steps):
             for steer in self._inbox.take_steers():
-                await self._take("steer", _INTERRUPT + steer.text, steer.images)
+                await self._take("steer", STEER_MARK + steer.text, steer.images)
             await self._tell_of_changed_files()
             message = await self._caller.call()
             self.text = message.text

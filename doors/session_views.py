@@ -48,7 +48,8 @@ def _message(message: Record) -> Iterator[RenderableType]:
     role = str(message.get("role", ""))
     lines = [line for block in _blocks(message.get("content")) for line in _block(block)]
     if lines:
-        yield Text(clean(role), _ROLES.get(role, "bold"))
+        joined = ", into the running turn" if message.get("origin") == "steer" else ""
+        yield Text(clean(role) + joined, _ROLES.get(role, "bold"))
         yield from lines
         yield Text()
 

@@ -9,6 +9,7 @@ import msgspec
 import trio
 
 from errors import UsageError
+from wire.entries import STEER_MARK
 from wire.framing import DECODE_ERRORS
 from wire.regular_file import open_regular
 
@@ -29,6 +30,8 @@ class _Line(msgspec.Struct):
 
 async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
     """The last ``limit`` messages, oldest first, each in the agent's own shape; empty before the first answer.
+
+    What a person sent into a running turn is as the person wrote it, without the mark that the model reads before it.
 
     Raises UsageError when the file cannot be read.
     """
@@ -55,4 +58,12 @@ def _read(path: Path, limit: int) -> list[dict[str, Any]]:
                 continue  # a torn last line; what mends it is the next resume
             if line.type == "message" and line.message is not None:
                 messages.append(line.message)
+    for message in messages:
+        _unmark(message)
     return list(messages)
+
+
+def _unmark(message: dict[str, Any]) -> None:
+    match message:
+        case {"origin": "steer", "content": [{"type": "text", "text": str(text)} as block, *_]}:
+            block["text"] = text.removeprefix(STEER_MARK)

@@ -21,6 +21,7 @@ import msgspec
 
 __all__ = [
     "FORMAT_VERSION",
+    "STEER_MARK",
     "Block",
     "CacheTtlEntry",
     "CallApproval",
@@ -47,6 +48,8 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
+STEER_MARK = "[INTERRUPT] New message from user: "
+"""What the model reads before a message that came into a running turn (``origin`` ``steer``)."""
 
 Origin = Literal["prompt", "follow_up", "steer", "tool", "summary"]
 """How a user message came about; ``tool`` messages hold the results of the calls in the message before."""

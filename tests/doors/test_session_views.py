@@ -40,6 +40,7 @@ def test_messages_are_shown_with_what_the_tools_did_beside_them() -> None:
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}]},
         {"role": "assistant", "content": [{"type": "toolCall", "name": "read", "arguments": {"a": 1}}]},
         {"role": "user", "content": [{"type": "image", "data": "xx"}, {"type": "of the future"}]},
+        {"role": "user", "content": "left", "origin": "steer"},
         {"role": "user", "content": []},
     ]
     assert printed(history_view({"messages": messages}, 60)).splitlines() == [
@@ -47,7 +48,8 @@ def test_messages_are_shown_with_what_the_tools_did_beside_them() -> None:
         *("assistant", "(hm)", "two", "lines", '· exec {"cmd":"ls"}', ""),
         *("user", "! no", ""),
         *("assistant", '· read {"a":1}', ""),
-        *("user", "(an image)"),
+        *("user", "(an image)", ""),
+        *("user, into the running turn", "left"),
     ]
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import trio
 from errors import UsageError
 from gateway import history
 from gateway.history import read_history
+from wire.entries import STEER_MARK
 
 
 def written(path: Path, *texts: str, more: bytes = b"") -> str:
@@ -30,6 +32,16 @@ async def test_the_latest_messages_come_oldest_first(tmp_path: Path) -> None:
 async def test_a_torn_line_and_lines_that_are_no_messages_are_passed_over(tmp_path: Path) -> None:
     transcript = written(tmp_path / "t", "a", more=b'[1]\n{"type":"message"}\n{"type":"message","message":{"te')
     assert await read_history(transcript, 9) == [{"text": "a"}]
+
+
+async def test_what_came_into_a_running_turn_reads_as_it_was_written(tmp_path: Path) -> None:
+    def message(text: str, **more: str) -> dict[str, Any]:
+        return {"role": "user", "content": [{"type": "text", "text": text}], **more}
+
+    lines = [message(f"{STEER_MARK}turn left", origin="steer"), message(f"{STEER_MARK}quoted")]
+    raw = b"".join(msgspec.json.encode({"type": "message", "message": line}) + b"\n" for line in lines)
+    shown = await read_history(written(tmp_path / "t", more=raw), 9)
+    assert shown == [message("turn left", origin="steer"), message(f"{STEER_MARK}quoted")]
 
 
 async def test_before_the_first_answer_there_is_nothing(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 import { announce } from "./announcer.js";
 import { byId, h, setAttribute, setText } from "./dom.js";
-import { isPiece } from "./model.js";
-import { bubble, messageElements } from "./messages.js";
+import { History } from "./history.js";
+import { isJoining, isPiece } from "./model.js";
 
 const MESSAGES = 100;
 const SETTLE = 150; // milliseconds in which several reasons to read the history again are one
+const READ_AFTER = new Set(["run:start", "done", "tool:start", "tool:end", "tool:error", "session_reset", "compaction:end"]);
 const TONES = { WORKING: "busy", PAUSED: "warn", READY: "quiet" };
 
 export class ConversationView {
@@ -15,10 +16,7 @@ export class ConversationView {
   #key = null;
   #agent = "";
   #opener = null;
-  #messages = [];
-  #pending = new Map();
-  #live = null;
-  #liveText = "";
+  #history = new History();
   #timer = null;
   #reading = null;
 
@@ -48,10 +46,7 @@ export class ConversationView {
     if (this.#key === null) this.#opener = document.activeElement;
     this.#key = key;
     this.#agent = agent;
-    this.#messages = [];
-    this.#pending.clear();
-    this.#live = null;
-    byId("history").replaceChildren();
+    this.#history.clear();
     byId("conversation").hidden = false;
     document.body.dataset.open = "";
     setText(byId("conversation-title"), key);
@@ -77,8 +72,9 @@ export class ConversationView {
   takeEvents(events) {
     for (const event of events) {
       if (event.session !== this.#key || isPiece(event.type)) continue;
+      if (event.type === "run:start" && !isJoining(event)) this.#history.begin();
       if (event.type === "done") this.#done(event);
-      if (["run:start", "done", "tool:end", "tool:error", "session_reset", "compaction:end"].includes(event.type)) this.#readSoon();
+      if (READ_AFTER.has(event.type)) this.#readSoon();
     }
   }
 
@@ -98,33 +94,19 @@ export class ConversationView {
     const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
     const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", session?.model];
     setText(byId("conversation-facts"), session === undefined ? `a new session${this.#agent ? ` of ${this.#agent}` : ""}` : facts.filter(Boolean).join(" · "));
-    this.#pinned(() => this.#drawLive(session?.live ?? ""));
+    this.#history.change(() => {
+      for (const [run, message] of session?.accepted ?? []) this.#history.drawPending({ run, ...message });
+      this.#history.drawLive(session?.live ?? "");
+    });
   }
 
   // --- what was said ---
-
-  #drawLive(text) {
-    if (text === "") return;
-    const history = byId("history");
-    if (this.#live === null) {
-      this.#live = bubble("assistant", "");
-      this.#live.dataset.live = "";
-      this.#liveText = "";
-      history.append(this.#live);
-    } else if (this.#live.nextElementSibling !== null) history.append(this.#live);
-    const element = this.#live.querySelector(".text");
-    if (text.startsWith(this.#liveText) && element.firstChild !== null) element.firstChild.appendData(text.slice(this.#liveText.length));
-    else setText(element, text);
-    this.#liveText = text;
-  }
 
   /** The answer is whole; what the transcript says takes its place soon. */
   #done({ run_id: run, data }) {
     const { reason, error } = data ?? {};
     announce(reason === "completed" ? `Answer complete in ${this.#key}` : `The turn in ${this.#key} ended: ${reason}`);
-    if (this.#live !== null) delete this.#live.dataset.live;
-    this.#pending.get(run)?.removeAttribute("data-pending");
-    if (error?.message) this.#pinned(() => byId("history").append(h("p", { class: "said trouble", text: error.message })));
+    this.#history.change(() => this.#history.end(run, error?.message));
   }
 
   #readSoon() {
@@ -139,47 +121,13 @@ export class ConversationView {
     this.#reading = key;
     const answer = await this.#app.ask("sessions.history", { session: key, limit: MESSAGES });
     this.#reading = null;
-    if (answer !== null && key === this.#key) this.#pinned(() => this.#show(answer.messages));
+    if (answer !== null && key === this.#key) this.#show(answer.messages);
     return undefined;
   }
 
-  /** Bring the elements up to what the transcript has; those that are right already stay. */
   #show(messages) {
-    const history = byId("history");
-    const texts = messages.map((message) => JSON.stringify(message));
-    let same = 0;
-    while (same < texts.length && texts[same] === this.#messages[same]?.text) same++;
-    for (const { elements } of this.#messages.slice(same)) for (const element of elements) element.remove();
-    const fresh = messages.slice(same).map((message, index) => ({ text: texts[same + index], elements: messageElements(message) }));
-    const last = this.#messages.slice(0, same).flatMap((each) => each.elements).at(-1);
-    const elements = fresh.flatMap((each) => each.elements);
-    if (last === undefined) history.prepend(...elements);
-    else last.after(...elements);
-    this.#messages = [...this.#messages.slice(0, same), ...fresh];
-    this.#settle(messages.slice(same));
-  }
-
-  /** What the transcript has now need not be shown a second time. */
-  #settle(fresh) {
-    const said = fresh.filter((message) => message.role === "user").map((message) => JSON.stringify(message.content));
-    for (const [run, element] of this.#pending) {
-      if (!said.some((content) => content.includes(JSON.stringify(element.querySelector(".text").textContent).slice(1, -1)))) continue;
-      element.remove();
-      this.#pending.delete(run);
-    }
     const session = this.#model.sessions.get(this.#key);
-    if (this.#live !== null && !session?.live) {
-      this.#live.remove();
-      this.#live = null;
-    }
-  }
-
-  /** Whoever reads the end stays there; whoever reads above is left in peace. */
-  #pinned(change) {
-    const history = byId("history");
-    const isAtEnd = history.scrollTop + history.clientHeight >= history.scrollHeight - 24;
-    change();
-    if (isAtEnd) history.scrollTop = history.scrollHeight;
+    this.#history.change(() => this.#history.show(messages, { live: session?.live ?? "", isOver: session?.state === "READY" }));
   }
 
   // --- writing ---
@@ -190,16 +138,13 @@ export class ConversationView {
     if (text === "" || this.#key === null) return;
     const key = this.#key;
     const run = crypto.randomUUID?.() ?? `web-${Date.now()}-${Math.random().toString(36).slice(2)}`;
-    const element = bubble("user", text, true);
     field.value = "";
-    this.#pending.set(run, element);
-    byId("history").append(element);
-    byId("history").scrollTop = byId("history").scrollHeight;
+    this.#history.drawPending({ run, text, started: false, joined: false });
+    this.#history.toEnd();
     const params = { session: key, text, run, ...(this.#agent ? { agent: this.#agent } : {}) };
     const answer = await this.#app.act("agent", params, "");
-    if (answer !== null) return;
-    this.#pending.delete(run);
-    element.remove();
-    if (this.#key === key && field.value === "") field.value = text;
+    if (answer !== null || this.#key !== key) return;
+    this.#history.withdraw(run);
+    if (field.value === "") field.value = text;
   }
 }

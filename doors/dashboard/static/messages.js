@@ -5,6 +5,9 @@ import { short } from "./format.js";
 
 const MOST = 20_000; // characters of one text
 
+/** Who says what a person has sent into a running turn. */
+export const JOINED = "You, into the running turn";
+
 /**
  * One message, of the bundled agent's shape or pi's: `content` is a text or a list of parts `{type, ...}`. A message
  * that holds nothing to show has no elements.
@@ -16,17 +19,15 @@ export function messageElements({ role, content, origin }) {
   return said.filter((each) => each !== null);
 }
 
-/** A text somebody said; `who`: user or assistant. */
-export function bubble(who, text, isPending = false) {
-  const element = h("div", { class: `said ${who}`, data: isPending ? { pending: "" } : {} });
-  element.append(h("span", { class: "by", text: who === "user" ? "You" : "Agent" }), h("div", { class: "text", text: cut(text) }));
-  return element;
+/** A text somebody said; `who`: user or assistant; `by`: who that is, in words. */
+export function bubble(who, text, by = who === "user" ? "You" : "Agent") {
+  return h("div", { class: `said ${who}` }, h("span", { class: "by", text: by }), h("div", { class: "text", text: cut(text) }));
 }
 
 function element(part, role, origin) {
   switch (part.type) {
     case "text":
-      return part.text ? bubble(role === "user" && origin !== "summary" ? "user" : "assistant", part.text) : null;
+      return part.text ? text(part.text, role, origin) : null;
     case "thinking":
       return fold("thought", "Thought", part.thinking ?? part.text ?? "");
     case "tool_use":
@@ -39,6 +40,11 @@ function element(part, role, origin) {
     default:
       return null;
   }
+}
+
+function text(said, role, origin) {
+  if (role !== "user" || origin === "summary") return bubble("assistant", said);
+  return bubble("user", said, origin === "steer" ? JOINED : "You");
 }
 
 function result(text, failed) {

@@ -7,6 +7,7 @@ const KEPT_EVENTS = 2_000;
 const KEPT_RUNS = 5_000;
 const KEPT_TEXT = 40_000; // of one session's answer that is under way
 const KEPT_LINE = 400;
+const KEPT_ACCEPTED = 100; // messages of one session
 const KEPT_SESSIONS = 20_000;
 
 const TEXT = new Set(["text_chunk", "text_snapshot"]);
@@ -14,6 +15,9 @@ const PIECES = new Set(["text_chunk", "think_chunk"]);
 
 /** Whether an event is a piece of an answer or a thought: what comes by the thousand. */
 export const isPiece = (type) => PIECES.has(type);
+
+/** Whether a message came into a turn that was running: its run begins, but no turn does. */
+export const isJoining = ({ run_id: run, data }) => Boolean(data?.leader) && data.leader !== run;
 
 /** One session as the page shows it. Times are Unix times in seconds. */
 class Session {
@@ -27,6 +31,8 @@ class Session {
   /** The part of the running turn's answer that is in no transcript yet; it grows without being copied. */
   live = "";
   failed = false;
+  /** Messages whose runs go on or wait, by run: `{text, started, joined}`. */
+  accepted = new Map();
   /** How many events there had been when its state changed last. */
   changed = 0;
 
@@ -130,7 +136,9 @@ export class Model {
     if (type.startsWith("permission_")) this.#takePermission(event, data, changed);
     if (type.startsWith("worker_")) changed.add("workers");
     if (type === "background") changed.add("background");
-    if (session !== "") this.#takeSession(this.#sessionOf(session), event, data, changed);
+    if (session === "") return;
+    takeMessage(this.#sessionOf(session), event, data);
+    this.#takeSession(this.#sessionOf(session), event, data, changed);
   }
 
   #sessionOf(key) {
@@ -169,7 +177,8 @@ export class Model {
     this.#decided.set(key, seq);
   }
 
-  #takeSession(session, { seq, type, ts, session: key }, data, changed) {
+  #takeSession(session, event, data, changed) {
+    const { seq, type, ts, session: key } = event;
     changed.add("sessions");
     if (!isPiece(type)) session.updatedAt = Math.max(session.updatedAt, ts);
     if (TEXT.has(type)) {
@@ -180,7 +189,7 @@ export class Model {
     } else if (type === "state_changed") Object.assign(session, { state: data.to, changed: this.eventCount });
     else if (type === "session_deleted") this.sessions.delete(key);
     else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
-    else if (type === "run:start" || type.startsWith("tool:")) {
+    else if ((type === "run:start" && !isJoining(event)) || type.startsWith("tool:")) {
       session.live = "";
       session.note = type === "run:start" ? "" : summarize(type, data);
       session.failed = type === "tool:error";
@@ -192,4 +201,12 @@ export class Model {
       changed.add("approvals");
     }
   }
+}
+
+/** What an event says of the messages that wait for an answer. */
+function takeMessage({ accepted }, event, data) {
+  const { type, run_id: run } = event;
+  if (type === "run:accepted" && data.text && accepted.size < KEPT_ACCEPTED) accepted.set(run, { text: data.text, started: false, joined: false });
+  else if (type === "run:start" && accepted.has(run)) Object.assign(accepted.get(run), { started: true, joined: isJoining(event) });
+  else if (type === "done") accepted.delete(run);
 }

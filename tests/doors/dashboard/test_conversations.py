@@ -54,6 +54,29 @@ def test_an_answer_that_another_front_end_asked_for_is_shown_too(site: Site, ope
     expect(page.locator("#history .said.user .text")).to_have_text(["ECHO:from before", "ECHO:from elsewhere"])
 
 
+def test_a_message_into_a_running_turn_hides_nothing_and_reads_as_it_was_written(
+    site: Site, model: HaltingModel, open_page: OpenPage
+) -> None:
+    visit, other = open_page(site), open_page(site)
+    page = visit.page
+    run = site.begin("steered", "tell me", agent="halting")
+    for each in (visit, other):
+        each.open_session("steered")
+        expect(each.page.locator("#history [data-live]")).to_contain_text("piece 0 piece 1")
+    visit.send("turn left")
+    for each in (visit, other):
+        said = each.page.locator("#history .said")
+        expect(said.locator(".by")).to_have_text(["You", "Agent", "You, into the running turn"])
+        expect(said.locator(".text").nth(1)).to_contain_text("piece 0 piece 1")
+        expect(said.locator(".text").last).to_have_text("turn left")
+    visit.keep("steered")
+    model.go_on.release(4)
+    site.call("agent.wait", run_id=run)
+    expect(page.locator("#history .said .text")).to_have_text(["tell me", WHOLE, "turn left", WHOLE])
+    expect(page.locator("#history .by").nth(2)).to_have_text("You, into the running turn")
+    expect(page.locator("#history [data-pending]")).to_have_count(0)
+
+
 def test_a_turn_can_be_aborted(site: Site, open_page: OpenPage) -> None:
     site.begin("long", "PIECES=500 DELAY=50")
     visit = open_page(site)

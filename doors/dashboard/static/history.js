@@ -1,0 +1,158 @@
+// What was said in one session, as elements: the transcript, the turn that goes on, messages that wait for theirs.
+
+import { byId, h, setText } from "./dom.js";
+import { JOINED, bubble, messageElements } from "./messages.js";
+
+export class History {
+  #root = byId("history");
+  /** The transcript, then what it does not have yet of the turn, then messages that no answer belongs to yet. */
+  #told = h("div", { class: "group" });
+  #turn = h("div", { class: "group" });
+  #waiting = h("div", { class: "group" });
+  /** The transcript's messages as JSON, each with its elements and what was put behind it. */
+  #messages = [];
+  /** Messages that the transcript does not have, by run: `{element, text, started, joined, over}`. */
+  #pending = new Map();
+  /** Runs whose message is settled: the transcript has it, or never will. */
+  #settled = new Set();
+  #live = null;
+  #liveText = "";
+  #hasFailed = false;
+
+  /** Begin with an empty page. */
+  clear() {
+    this.#messages = [];
+    this.#pending.clear();
+    this.#settled.clear();
+    this.#live = null;
+    this.#hasFailed = false;
+    for (const group of [this.#told, this.#turn, this.#waiting]) group.replaceChildren();
+    this.#root.replaceChildren(this.#told, this.#turn, this.#waiting);
+  }
+
+  /** Make a change; a reader at the end stays there, one further up is not moved. */
+  change(work) {
+    const root = this.#root;
+    const isAtEnd = root.scrollTop + root.clientHeight >= root.scrollHeight - 24;
+    work();
+    if (isAtEnd) this.toEnd();
+  }
+
+  toEnd() {
+    this.#root.scrollTop = this.#root.scrollHeight;
+  }
+
+  /** A message that the transcript does not have. `started`: its turn goes on; `joined`: it came into a running turn. */
+  drawPending({ run, text, started, joined }) {
+    if (this.#settled.has(run)) return;
+    const known = this.#pending.get(run) ?? { element: bubble("user", text), text, over: false };
+    if (!this.#pending.has(run)) known.element.dataset.pending = "";
+    this.#pending.set(run, Object.assign(known, { started, joined }));
+    if (joined) setText(known.element.querySelector(".by"), JOINED);
+    if (!known.element.isConnected) this.#waiting.append(known.element);
+    if (started && !joined && known.element.parentElement === this.#waiting) this.#turn.append(known.element);
+  }
+
+  /** Take a message back that was refused. */
+  withdraw(run) {
+    this.#pending.get(run)?.element.remove();
+    this.#pending.delete(run);
+  }
+
+  /** The part of the running turn's answer that the transcript does not have. */
+  drawLive(text) {
+    if (text === "") return;
+    if (this.#live === null) {
+      this.#live = bubble("assistant", "");
+      this.#live.dataset.live = "";
+      this.#liveText = "";
+      this.#turn.append(this.#live);
+    }
+    const element = this.#live.querySelector(".text");
+    if (text.startsWith(this.#liveText) && element.firstChild !== null) element.firstChild.appendData(text.slice(this.#liveText.length));
+    else setText(element, text);
+    this.#liveText = text;
+  }
+
+  /** A turn begins: what is left of the one before belongs to what was said. */
+  begin() {
+    this.#settleTurn();
+    this.#hasFailed = false;
+  }
+
+  /** A run has ended; `trouble`: why, where it did not end well. */
+  end(run, trouble) {
+    if (this.#live !== null) delete this.#live.dataset.live;
+    const pending = this.#pending.get(run);
+    if (pending !== undefined) {
+      delete pending.element.dataset.pending;
+      pending.over = true;
+    }
+    if (trouble) this.tell(trouble);
+  }
+
+  /** Say why a turn has failed; once, however many runs it had. */
+  tell(trouble) {
+    this.#hasFailed = true;
+    if (this.#turn.lastElementChild?.textContent !== trouble) this.#turn.append(h("p", { class: "said trouble", text: trouble }));
+  }
+
+  /** Bring the elements up to what the transcript has; `live`: the running answer that it does not have. */
+  show(messages, { live, isOver }) {
+    const texts = messages.map((message) => JSON.stringify(message));
+    this.#dropOlder(texts);
+    let same = 0;
+    while (same < texts.length && texts[same] === this.#messages[same]?.text) same++;
+    for (const { elements } of this.#messages.splice(same)) for (const element of elements) element.remove();
+    const fresh = messages.slice(same);
+    for (const [index, message] of fresh.entries()) this.#messages.push({ text: texts[same + index], elements: messageElements(message) });
+    this.#told.append(...this.#messages.slice(same).flatMap((each) => each.elements));
+    this.#settleMessages(fresh);
+    if (live === "") this.#settleLive(fresh);
+    if (isOver) this.#settleTurn();
+  }
+
+  /** The oldest messages fall out of the part that is asked for; the others stay as they are. */
+  #dropOlder(texts) {
+    const fits = (from) => this.#messages.slice(from).every((each, index) => each.text === texts[index]);
+    let from = 0;
+    while (!fits(from)) from++;
+    if (from === this.#messages.length) return; // it is another transcript: `show` finds out
+    for (const { elements } of this.#messages.splice(0, from)) for (const element of elements) element.remove();
+  }
+
+  /** What the transcript has need not be shown a second time; what it will never have stays. */
+  #settleMessages(fresh) {
+    const said = fresh.filter((message) => message.role === "user").map((message) => JSON.stringify(message.content));
+    for (const [run, { element, text, started, over }] of this.#pending) {
+      const at = started || over ? said.findIndex((content) => content.includes(JSON.stringify(text).slice(1, -1))) : -1;
+      if (at === -1 && !over) continue;
+      this.#pending.delete(run);
+      this.#settled.add(run);
+      if (at === -1) this.#turn.append(element);
+      else {
+        said.splice(at, 1);
+        element.remove();
+      }
+    }
+  }
+
+  /** The answer is in the transcript; one that was cut off and is not stays as far as it came. */
+  #settleLive(fresh) {
+    if (this.#live === null) return;
+    const begun = JSON.stringify(this.#liveText.trim()).slice(1, -1);
+    const isSaid = fresh.some(({ role, content }) => role === "assistant" && JSON.stringify(content).includes(begun));
+    if (this.#hasFailed && !isSaid) setText(this.#live.querySelector(".by"), "Agent, cut off");
+    else this.#live.remove();
+    this.#live = null;
+  }
+
+  /** What is left of a turn goes behind the last message, and away with it. */
+  #settleTurn() {
+    const last = this.#messages.findLast((each) => each.elements.length > 0);
+    if (last === undefined) return;
+    const rest = [...this.#turn.children].filter((element) => element !== this.#live && !("pending" in element.dataset));
+    this.#told.append(...rest);
+    last.elements.push(...rest);
+  }
+}
