@@ -19,7 +19,7 @@ from doors.http.protocol import ServerContext
 from doors.http.routes import openings
 from doors.http.services import MethodsPort, Services
 from doors.http.settings import HttpSettings
-from doors.http.strangers import ACCEPT_SECONDS, Expense, Strangers
+from doors.http.strangers import ACCEPT_SECONDS, Expense, Strangers, measured
 from doors.http.tokens import Grant, load_grants, place_of_token
 
 __all__ = ["HttpServer"]
@@ -150,6 +150,11 @@ class HttpServer:
     # --- who comes in -------------------------------------------------------------------------------------------------
 
     async def _admit(self, stream: trio.SocketStream) -> None:
+        expense = Expense(self._strangers)
+        expense.add(ACCEPT_SECONDS)
+        await measured(self._let_in(stream, expense), expense)
+
+    async def _let_in(self, stream: trio.SocketStream, expense: Expense) -> None:
         with socket.socket(fileno=stream.socket.detach()) as sock:
             sock.setblocking(False)  # noqa: FBT003  # the socket module's own signature
             self.services.figures.accepted += 1
@@ -159,8 +164,6 @@ class HttpServer:
             except OSError:
                 return  # it left while it waited to be let in
             if self._make_room():
-                expense = Expense(self._strangers)
-                expense.add(ACCEPT_SECONDS)
                 await self._serve(HttpConnection(sock, addresses, self._context, expense, on_rank=self._rank))
             else:
                 self._turn_away(sock)

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from doors.http.strangers import BURST_SECONDS, SHARE, Expense, Strangers, measured
+from doors.http.strangers import BURST_SECONDS, FREE_PIECES, PAUSE_SECONDS, SHARE, Expense, Strangers, measured
 
 
 @pytest.fixture
@@ -63,6 +63,20 @@ async def test_who_shows_a_token_waits_no_more_and_what_it_cost_is_given_back(
     await known.turn()
     await expense_of(strangers, 0.01).turn()
     assert trio.current_time() == 0.0
+
+
+async def test_after_its_first_pieces_each_further_one_is_looked_for_after_a_pause_until_it_shows_a_token(
+    autojump_clock: trio.testing.MockClock, strangers: Strangers
+) -> None:
+    expense = Expense(strangers)
+    for _ in range(FREE_PIECES):
+        await expense.pause()
+    assert trio.current_time() == 0.0
+    await expense.pause()
+    assert trio.current_time() == PAUSE_SECONDS
+    expense.settle()
+    await expense.pause()
+    assert trio.current_time() == PAUSE_SECONDS
 
 
 async def test_a_connection_that_ends_while_it_waits_takes_no_turn(
