@@ -84,7 +84,7 @@ class Server:
             from agent.tools.process import act  # noqa: PLC0415 - first needed here, long after the start
 
             conversation = worker.conversation
-            output = await act(params, registry, conversation.header.id, conversation.outputs)
+            output = await act(params, registry, conversation.header.id, conversation.outputs, observes=True)
             return {"text": output.text, **output.details}
 
         nursery.start_soon(answer_with, worker.output, request_id, work)

@@ -21,10 +21,11 @@ _WHY = {
     "disabled": "it does not beat for this; see agents.{agent}.heartbeat in the settings: every, wake",
     "already-running": "a beat of it is under way",
     "outside-active-hours": "it is outside its active hours",
-    "requests-in-flight": "its conversation is in a turn",
+    "requests-in-flight": "its conversation is in a turn; the beat comes when that has ended",
     "not-due": "it is not due",
     "empty-checklist": "HEARTBEAT.md of its workspace has nothing to do",
     "no-worker": "no worker was free",
+    "flood-guard": "events have woken it too often; the beat comes after the pause that pool heartbeat status shows",
     "nothing-pending": "what it was to tell has been told meanwhile",
 }
 """Why there was no beat, for a person."""

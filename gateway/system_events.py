@@ -125,6 +125,7 @@ class SystemEvents:
             "worker": news.worker,
             "exit_code": ended.exit_code,
             "signal": ended.signal and ended.signal[:_MAX_ID],
+            "timed_out": ended.timed_out or None,
         }
         if news.session is not None:
             self.inject(news.session, summary, kind=EventKind.EXEC, context=f"exec:{name}:exit")

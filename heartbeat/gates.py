@@ -27,6 +27,8 @@ class SkipReason(StrEnum):
     NO_WORKER = "no-worker"
     NOTHING_PENDING = "nothing-pending"
     """It was to be about events that have been told meanwhile, by a turn of somebody's."""
+    FLOOD_GUARD = "flood-guard"
+    """Events have woken the agent too often; no gate, since what an operator asks for is not held."""
 
 
 class Go(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from errors import PoolError, UsageError
 from heartbeat.beat_book import BeatBook
 from heartbeat.beat_records import AgentStatus, BeatReport, Outcome
 from heartbeat.beats import BeatPorts, Beats, Performed
+from heartbeat.gates import SkipReason
 from heartbeat.ports import Documents
 from heartbeat.reasons import Reason, reason_of
 from heartbeat.rota import Member, Rota
@@ -22,9 +23,10 @@ __all__ = ["Heartbeat", "open_heartbeat"]
 
 
 class _Waiter:
-    """Somebody who wants to know what comes of the target's next beat."""
+    """Somebody who wants to know what comes of the target's next beat, and for how long a turn may keep it waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
         self.report: BeatReport | None = None
         self.told = trio.Event()
 
@@ -65,12 +67,17 @@ class Heartbeat:
         return self._request(_target(member, session), reason)
 
     async def run_now(self, agent: str, reason: Reason = Reason.MANUAL, session: str | None = None) -> BeatReport:
-        """Have the agent beat, and wait for what comes of it; while its session is busy, that takes as long.
+        """Have the agent beat, and wait for what comes of it.
 
-        Raises UsageError for an agent that is not configured, PoolSaturated when too many are to beat already.
+        While its session is busy that takes as long, but no longer than the ``timeout`` of the settings: then the
+        report says so, and the beat is still to come. So it is with a beat that the flood guard holds, which is none
+        of an operator's. Raises UsageError for an agent that is not configured, PoolSaturated when too many are to.
         """
-        target, waiter = _target(self._find(agent), session), _Waiter()
-        self._machine.request(target, reason, trio.current_time())
+        member, now = self._find(agent), trio.current_time()
+        target, waiter = _target(member, session), _Waiter(now + float(member.settings.timeout))
+        self._machine.request(target, reason, now)
+        if self._machine.is_held(target):
+            return self._held(target, reason)
         self._waiters.setdefault(target, []).append(waiter)
         self._rearm()
         try:
@@ -192,10 +199,11 @@ class Heartbeat:
         self._machine.ended(target, performed.end, now)
         self._advance(target, now)
         self._tell(performed.report)
-        if isinstance(performed.end, Busy) or not is_answered:
-            self._waiters.setdefault(target, []).extend(waiters)
-        else:
-            for waiter in waiters:
+        comes_later = isinstance(performed.end, Busy) or not is_answered
+        for waiter in waiters:
+            if comes_later and waiter.deadline > now:
+                self._waiters.setdefault(target, []).append(waiter)
+            else:
                 waiter.tell(performed.report)
         self._rearm()
 
@@ -240,8 +248,21 @@ class Heartbeat:
             f"agent {target.agent} beat {FLOOD_BEATS} times within a minute, or {MOST_AN_HOUR} times within an hour, "
             f"in {target.session}: what wakes it may be its own doing; events wake it again in {until - now:.0f} s",
         )
+        for waiter in self._waiters.pop(target, []):
+            waiter.tell(self._held(target, Reason.WAKE))
         if self._is_due(target):
             self._request(target, Reason.INTERVAL)  # that much it may, whatever else is held back
+
+    def _held(self, target: Target, reason: Reason) -> BeatReport:
+        """What is answered where a beat comes only after the guard's pause."""
+        return BeatReport(
+            agent=target.agent,
+            session=target.session,
+            reason=reason,
+            outcome=Outcome.SKIPPED,
+            at=self._ports.wall(),
+            skipped=SkipReason.FLOOD_GUARD,
+        )
 
     def _is_due(self, target: Target) -> bool:
         """Whether it is the target's beat that the clock asks for."""

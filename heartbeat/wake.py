@@ -114,6 +114,7 @@ class _State:
         "failures",
         "for_events",
         "held",
+        "last",
         "latest",
         "paused_until",
         "pending",
@@ -128,16 +129,17 @@ class _State:
         self.paused_until = -math.inf
         self.running: Reason | None = None
         self.began_at = -math.inf
+        self.last = -math.inf
+        """When the last beat began that was no mere skip."""
         self.latest: deque[float] = deque(maxlen=FLOOD_BEATS)
-        """When the latest beats began that were no mere skips."""
+        """The same for the latest ones that no operator asked for: these alone may be too many."""
         self.for_events: deque[float] = deque(maxlen=MOST_AN_HOUR)
         """The same for those that events asked for."""
         self.failures = 0
 
     def spaced(self) -> float:
         """When the next beat may begin that nobody waits for."""
-        begun = self.latest[-1] if self.latest else -math.inf
-        return SPACING + (begun if self.running is None else self.began_at)
+        return SPACING + (self.last if self.running is None else self.began_at)
 
     def flooded_until(self, now: float) -> float | None:
         """Until when event wakes pause where one more beat would be too many; None = it would not."""
@@ -149,13 +151,15 @@ class _State:
 
     def counts_until(self, now: float) -> float:
         """Until when it matters what has been."""
-        beats = self.latest[-1] + FLOOD_WINDOW if self.latest else now
+        beats = max(self.last + FLOOD_WINDOW, now)
         asked = self.for_events[-1] + LONGEST_PAUSE if self.for_events else now
         return max(beats, asked, self.paused_until)
 
     def note_beat(self, reason: Reason) -> None:
         """The beat that has ended was one, and no mere skip."""
-        self.latest.append(self.began_at)
+        self.last = self.began_at
+        if reason is not Reason.MANUAL:
+            self.latest.append(self.began_at)
         if reason in EVENT_REASONS:
             self.for_events.append(self.began_at)
 
@@ -204,6 +208,11 @@ class WakeMachine:
         """What the target's next beat is for; None where none is to come, or only after a pause."""
         state = self._states.get(target)
         return None if state is None else state.pending
+
+    def is_held(self, target: Target) -> bool:
+        """Whether the target's next beat comes only after a pause."""
+        state = self._states.get(target)
+        return state is not None and state.held is not None and state.pending is None
 
     def paused_until(self, target: Target, now: float) -> float | None:
         """Until when the flood guard holds the target's event wakes; None = it does not."""

@@ -317,6 +317,7 @@ class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``session_id`` is the process's name, ``summary`` says in a line how it ended. ``session_key``: the worker's
     conversation it belonged to, as ``get_state`` names it. ``exit_code``, or the name of the ``signal`` that ended it.
+    ``timed_out``: that was because its time was over.
     """
 
     session_id: str
@@ -324,6 +325,7 @@ class ExecExit(msgspec.Struct, frozen=True, omit_defaults=True):
     session_key: str | None = None
     exit_code: int | None = None
     signal: str | None = None
+    timed_out: bool = False
 
 
 class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):

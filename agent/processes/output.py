@@ -58,6 +58,8 @@ class Output:
         self._waiting_cost = 0
         self._chunks: deque[str] = deque()
         self._size = 0
+        self._dropped = 0
+        """Characters that are kept no longer."""
         self._number = 0
         self._truncated = False
         self._pending_lost = False
@@ -113,6 +115,17 @@ class Output:
         self._read_waiting()
         return "".join(self._chunks)[-self._limits.kept :]
 
+    def since(self, position: int) -> tuple[str, int, bool]:
+        """What was said after that position, the position after it, and whether some of it is no longer kept.
+
+        Positions count characters from the beginning of the output; what is said is not marked as taken.
+        """
+        self._read_waiting()
+        end = self._dropped + self._size
+        news = end - position
+        is_lost = news > self.size or (self._truncated and not position)
+        return self.tail(news) if news else "", end, is_lost
+
     def tail(self, size: int) -> str:
         """The last ``size`` characters."""
         self._read_waiting()
@@ -163,6 +176,7 @@ class Output:
         end, kept = len(text), self._limits.kept
         if end > kept:
             self._truncated = True
+            self._dropped += end - kept
         # What the rest of this text pushes out at once need not be put in.
         pending_from = max(0, end - self._limits.pending)
         self._pending_lost = self._pending_lost or pending_from > 0
@@ -179,7 +193,9 @@ class Output:
             self._chunks.append(chunk)
         self._truncated = self._truncated or self._size > self._limits.kept
         while self._size - len(self._chunks[0]) >= self._limits.kept:
-            self._size -= len(self._chunks.popleft())
+            chunk = self._chunks.popleft()
+            self._size -= len(chunk)
+            self._dropped += len(chunk)
 
     def _append_pending(self, stream: _Stream, chunk: str) -> None:
         self._number += 1

@@ -54,6 +54,8 @@ class Session:
         """Whoever must know of the end knows, or has caused it."""
         self.watchers = 0
         """Polls that wait for the end: they will tell of it."""
+        self.observed = 0
+        """Characters of the output that front ends have polled; the agent's own place is in ``output``."""
         self.backgrounded = False
         self.timed_out = False
         self.lost = False
@@ -74,6 +76,18 @@ class Session:
             return "running"
         is_failure = self.timed_out or self.lost or self.exit_signal is not None or self.exit_code in _NOT_RUN
         return "failed" if is_failure else "completed"
+
+    @property
+    def state(self) -> str:
+        """How it stands, or why it has ended, in a few words for a person."""
+        if not self.exited:
+            return "running"
+        if self.lost:
+            return "lost with its worker"
+        if self.timed_out:
+            seconds = self.command.timeout
+            return "timed out" if seconds is None else f"timed out after {seconds:g} s"
+        return f"code {self.exit_code}" if self.exit_signal is None else f"signal {self.exit_signal}"
 
     def stop(self) -> None:
         """Ask for its end; ``ended`` tells when it has come. Harmless when repeated."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
+import trio
 
 from agent.processes.asking import ProcessInput
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
@@ -70,8 +71,14 @@ async def act(
     scope_key: str,
     outputs: str = "",
     report: Report = lambda _: None,
+    *,
+    observes: bool = False,
 ) -> ToolOutput:
-    """Do it, for the commands of this scope only; ``outputs`` is the directory for output that is too long to show."""
+    """Do it, for the commands of this scope only; ``outputs`` is the directory for output that is too long to show.
+
+    ``observes``: a front end asks. Its polls have a place of their own in the output, and leave to the agent what the
+    agent has not seen: output, and the notice of the end.
+    """
     if arguments.action == "list":
         return _list(registry, scope_key)
     if arguments.action == "clear" and arguments.session_id is None:
@@ -80,7 +87,7 @@ async def act(
     if session is None:
         return _failure(f"there is no session {arguments.session_id!r}; the action list shows those that there are")
     try:
-        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs, report))
+        return await _ACTIONS[arguments.action](_Request(arguments, registry, session, outputs, report, observes))
     except (InputClosed, UnknownKey) as exc:
         return _failure(str(exc), session)
 
@@ -91,6 +98,7 @@ class _Request(msgspec.Struct, frozen=True):
     session: Session
     outputs: str
     report: Report
+    observes: bool
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -98,7 +106,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 def _list(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
     sessions = registry.sessions(scope_key)
-    lines = [f"{session.id}  {_state(session)}  pid {session.pid}  {_shortened(session)}" for session in sessions]
+    lines = [f"{session.id}  {session.state}  pid {session.pid}  {_shortened(session)}" for session in sessions]
     details = [{**session.details(), "command": session.command.line} for session in sessions]
     text = "\n".join(lines) or "Nothing runs in the background, and nothing there has ended lately."
     return ToolOutput(text, {"status": "completed", "sessions": details})
@@ -106,20 +114,39 @@ def _list(registry: ProcessRegistry, scope_key: str) -> ToolOutput:
 
 async def _poll(request: _Request) -> ToolOutput:
     session = request.session
-    await _wait_for_end(request, min(request.arguments.timeout, _MAX_WAIT))
-    if session.exited:
-        session.exit_notified = True
-    said, is_lost = request.registry.take_unseen(session)
+    said, is_lost = await (_observe(request) if request.observes else _take_unseen(request))
     shown = shorten(said, keep="end", outputs=request.outputs, lost=is_lost) if said else "(no new output)"
     return ToolOutput(f"{shown.rstrip(chr(10))}\n\n{_sentence(session)}", session.details())
 
 
-async def _wait_for_end(request: _Request, seconds: float) -> None:
+async def _observe(request: _Request) -> tuple[str, bool]:
+    """What the command has said since a front end's last poll, and whether some of that is lost."""
+    session = request.session
+    with trio.move_on_after(_longest_wait(request)):
+        await session.ended.wait()
+    said, session.observed, is_lost = session.output.since(session.observed)
+    return said, is_lost
+
+
+async def _take_unseen(request: _Request) -> tuple[str, bool]:
+    """The same since the agent's last poll; the agent knows of the end then, if it has come."""
+    session = request.session
+    await _wait_for_end(request)
+    if session.exited:
+        session.exit_notified = True
+    return request.registry.take_unseen(session)
+
+
+def _longest_wait(request: _Request) -> float:
+    return min(request.arguments.timeout, _MAX_WAIT)
+
+
+async def _wait_for_end(request: _Request) -> None:
     """Meanwhile the end is announced to nobody else; but it is when this wait is given up."""
     session = request.session
     session.watchers += 1
     try:
-        await wait_for_end(session, request.report, seconds)
+        await wait_for_end(session, request.report, _longest_wait(request))
     except BaseException:  # a cancellation, or a group of them
         session.watchers -= 1
         request.registry.announce(session)
@@ -235,20 +262,10 @@ def _failure(message: str, session: Session | None = None) -> ToolOutput:
     return ToolOutput(f"Failed: {message}.", {**facts, "status": "failed", "error": message})
 
 
-def _state(session: Session) -> str:
-    if not session.exited:
-        return "running"
-    if session.lost:
-        return "lost with its worker"
-    if session.timed_out:
-        return "timed out"
-    return f"code {session.exit_code}" if session.exit_signal is None else f"signal {session.exit_signal}"
-
-
 def _sentence(session: Session) -> str:
     if not session.exited:
         return f"(Session {session.id} still runs.)"
-    return f"(Session {session.id} has ended: {session.status}, {_state(session)}.)"
+    return f"(Session {session.id} has ended: {session.status}, {session.state}.)"
 
 
 def _shortened(session: Session) -> str:

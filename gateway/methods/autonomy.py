@@ -1,6 +1,6 @@
 """Methods about what agents do by themselves: heartbeats and scheduled tasks."""
 
-from errors import UsageError
+from errors import PoolClosed, UsageError
 from gateway.autonomy import Autonomy
 from gateway.caller import Caller
 from gateway.requests import BeatNow, NoParams
@@ -23,6 +23,8 @@ class AutonomyMethods:
 
     async def beat(self, params: BeatNow, _caller: Caller) -> BeatReport:
         """Have an agent beat, and answer with what came of it."""
+        if self._gateway.intake.is_closed:
+            raise PoolClosed("the supervisor is shutting down, and nothing begins any more")
         agent, session = self._whose(params)
         return await self._heartbeat.run_now(agent, Reason(params.reason), session)
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from errors import UsageError
+from errors import PoolClosed, UsageError
 from gateway.autonomy import AutonomySettings
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
 from heartbeat.settings import ActiveHours, HeartbeatSettings
@@ -46,6 +46,15 @@ async def outcomes(world: World) -> list[str]:
 
 
 # --- by the clock -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_supervisor_that_is_shutting_down_refuses_a_beat_instead_of_keeping_its_caller_waiting(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with open_world(tmp_path, autonomy=on()) as world:
+        world.gateway.intake.is_closed = True
+        with pytest.raises(PoolClosed, match="shutting down"), trio.fail_after(10):
+            await world.call("heartbeat.run")
 
 
 async def test_an_agent_that_finds_nothing_beats_each_minute_and_leaves_no_trace(

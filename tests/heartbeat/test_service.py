@@ -228,6 +228,20 @@ async def test_whoever_waits_for_a_beat_of_a_busy_session_is_told_of_the_beat_an
     assert [report.outcome for report in reports] == [Outcome.SILENT]
 
 
+async def test_who_waits_for_a_beat_of_a_session_that_stays_busy_is_answered_and_the_beat_comes_later(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    heartbeat = await serve(but(every=Seconds(86_400), timeout=Seconds(60)))
+    world.busy.add(MAIN)
+    with trio.fail_after(62):
+        report = await heartbeat.run_now("main")
+    assert (report.outcome, report.skipped) == (Outcome.SKIPPED, SkipReason.BUSY)
+    assert world.started == []
+    world.busy.clear()
+    await trio.sleep(5)
+    assert len(world.started) == 1
+
+
 async def test_whoever_asks_during_a_beat_is_told_of_the_next_one(
     autojump_clock: MockClock, world: World, serve: Serve, nursery: trio.Nursery
 ) -> None:

@@ -6,6 +6,8 @@ from trio.testing import MockClock
 
 from errors import PoolError, UsageError
 from heartbeat.beat_records import Outcome
+from heartbeat.gates import SkipReason
+from heartbeat.prompts import HEARTBEAT_PROMPT
 from heartbeat.reasons import Reason
 from heartbeat.run_ports import BeatAnswer, BeatRequest
 from tests.heartbeat.house_around import (
@@ -151,6 +153,36 @@ async def test_a_pause_outlives_the_supervisor(autojump_clock: MockClock, world:
     assert len(world.started) == 5
     await trio.sleep(110)
     assert system_lines(world.started[-1]) == ["command 5"]
+
+
+async def test_what_a_person_asks_for_is_not_held_and_what_is_held_is_answered_at_once(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.answer = report_all
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    for number in range(6):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(2)
+    began = trio.current_time()
+    held = await heartbeat.run_now("main", Reason.HOOK)
+    assert (held.outcome, held.skipped) == (Outcome.SKIPPED, SkipReason.FLOOD_GUARD)
+    assert trio.current_time() == began
+    report = await heartbeat.run_now("main")
+    assert (report.outcome, report.text) == (Outcome.ALERT, "command 5")
+    assert trio.current_time() - began < 5
+    await trio.sleep(300)
+    assert world.started[-1].text == HEARTBEAT_PROMPT  # the hook's, after the pause
+
+
+async def test_who_waits_for_a_beat_that_becomes_one_too_many_is_answered(
+    autojump_clock: MockClock, world: World, serve: Serve, nursery: trio.Nursery
+) -> None:
+    heartbeat = await serve(but(every=Seconds(86_400)))
+    for number in range(5):
+        wake(heartbeat, world, f"command {number}")
+        await trio.sleep(2)
+    with trio.fail_after(5):
+        assert (await heartbeat.run_now("main", Reason.HOOK)).skipped is SkipReason.FLOOD_GUARD
 
 
 async def test_the_interval_goes_on_while_events_are_held_back(

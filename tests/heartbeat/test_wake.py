@@ -278,6 +278,12 @@ def test_a_beat_that_an_operator_waits_for_is_not_held_with_events_that_come_bes
     assert begin(machine, 2.0) == [("main", Reason.MANUAL)]
 
 
+def test_what_operators_ask_for_is_no_flood() -> None:
+    machine = WakeMachine()
+    now = flood(machine, Reason.MANUAL)
+    beat(machine, Reason.EXEC, now)
+
+
 def test_a_pause_is_one_targets_own() -> None:
     machine = WakeMachine()
     machine.request(A, Reason.EXEC, flood(machine))

@@ -87,11 +87,17 @@ export class BackgroundView {
   }
 }
 
+/** "failed timed out", "completed 0". */
+function outcome(each) {
+  if (each.timed_out) return `${each.status}: timed out`;
+  return each.exit_code === undefined || each.exit_code === null ? each.status : `${each.status} ${each.exit_code}`;
+}
+
 function update(element, each, now) {
   setAttribute(element, "data-state", each.status);
   setText(element.querySelector(".command"), each.command);
   const ended = each.status !== "running";
-  setText(element.querySelector(".end"), ended ? `${each.status}${each.exit_code === undefined || each.exit_code === null ? "" : ` ${each.exit_code}`}` : age(now - each.started_at));
+  setText(element.querySelector(".end"), ended ? outcome(each) : age(now - each.started_at));
   setText(element.querySelector(".tail"), short((each.tail ?? "").trimEnd().split("\n").at(-1) || "(no output yet)", 120));
   setAttribute(element, "title", `${each.session_id}, pid ${each.pid}, in ${each.cwd}; ${plural(1, "command")}`);
   element.querySelector(".danger").hidden = ended;

@@ -40,7 +40,9 @@ async def test_a_command_in_the_background_survives_an_abort_and_not_its_worker(
     assert not is_alive(pid)
 
 
-async def test_the_end_of_a_command_is_told_once_and_never_to_who_has_caused_or_seen_it(workspace: Path) -> None:
+async def test_the_end_of_a_command_is_told_once_unless_a_front_end_has_caused_it(
+    workspace: Path,
+) -> None:
     for pipe in ("polled", "own"):
         os.mkfifo(workspace / pipe)
     async with agent("--no-session") as client:
@@ -50,12 +52,13 @@ async def test_the_end_of_a_command_is_told_once_and_never_to_who_has_caused_or_
         poll = await client.send("process", action="poll", session_id=polled, timeout=20)
         (workspace / "polled").write_text("seen")
         assert "seen" in (await client.answer(poll))["result"]["text"]
+        assert (await client.event("exec_exit"))["session_id"] == polled
         await client.prompt(tool("exec", command="echo in the foreground"))
         own = await leave_running(client, "cat own; exit 3")
         (workspace / "own").write_text("the  last\nwords")
-        exit_ = await client.event("exec_exit")
-        assert (exit_["session_id"], exit_["exit_code"]) == (own, 3)
-        assert exit_["summary"] == f"Exec completed ({own[:8]}, code 3) :: the last words"
+        exit_ = await client.event("exec_exit", session_id=own)
+        assert exit_["exit_code"] == 3
+        assert exit_["summary"] == f"Exec completed ({own}, code 3) :: the last words"
         assert (await client.call("process", action="poll", session_id=own))["exit_code"] == 3
-        assert tell(client.lines, "exec_exit", "session_id") == [own]
+        assert tell(client.lines, "exec_exit", "session_id") == [polled, own]
         assert tell(client.lines, "background", "running") == [1, 0] * 3

@@ -195,8 +195,9 @@ async def test_the_timeout_goes_along_to_the_background(bench: Bench) -> None:
     output = await bench.use(EXEC, command="sleep 60", background=True, timeout=0.2)
     await bench.ended(output.details["session_id"])
     assert [notice.summary for notice in bench.notices] == [
-        f"Exec failed ({output.details['session_id'][:8]}, signal SIGTERM)"
+        f"Exec failed ({output.details['session_id']}, timed out after 0.2 s)"
     ]
+    assert bench.notices[0].timed_out
     assert bench.changes == [1, 0]
     assert "timed out" in await bench.text(ProcessTool(), action="list")
 

@@ -13,7 +13,7 @@ import trio.testing
 from agent.processes.asking import ProcessInput
 from agent.tools.base import ToolOutput
 from agent.tools.exec import ExecTool
-from agent.tools.process import ProcessTool
+from agent.tools.process import ProcessTool, act
 from tests.agent.processes.helpers import Bench, processes_with
 
 pytestmark = pytest.mark.process
@@ -89,6 +89,50 @@ async def test_what_a_command_says_during_a_poll_is_told_before_its_end(bench: B
         assert bench.shown == ["begun\n"]
         await trio.to_thread.run_sync(Path("gate").write_text, "go\n")
     assert bench.shown[-1] == "begun\ndone\n"
+
+
+# --- a front end beside the agent -------------------------------------------------------------------------------------
+
+
+async def observe(bench: Bench, session_id: str, **more: float) -> str:
+    """What a poll of a front end answers."""
+    with trio.fail_after(20):
+        request = msgspec.convert({"action": "poll", "session_id": session_id, **more}, ProcessInput)
+        return (await act(request, bench.registry, "mine", bench.outputs, observes=True)).text
+
+
+async def test_a_front_ends_poll_leaves_the_output_to_the_agent(bench: Bench) -> None:
+    session_id = await started(bench, "echo one; read; echo two; read")
+    await said(bench, session_id, "one")
+    assert (await observe(bench, session_id)).startswith("one\n\n")
+    assert (await observe(bench, session_id)).startswith("(no new output)")
+    await bench.use(PROCESS, action="submit", session_id=session_id)
+    await said(bench, session_id, "two")
+    assert (await observe(bench, session_id)).startswith("two\n\n")
+    assert (await poll(bench, session_id, timeout=0)).text.startswith("one\ntwo\n\n")
+    assert (await poll(bench, session_id, timeout=0)).text.startswith("(no new output)")
+
+
+@pytest.mark.parametrize("before_the_end", [True, False])
+async def test_a_front_ends_poll_leaves_the_notice_to_the_agent(bench: Bench, before_the_end: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    session_id = await started(bench, "read; exit 3")
+    async with trio.open_nursery() as nursery:
+        if before_the_end:
+            nursery.start_soon(partial(observe, bench, session_id, timeout=20))
+            await trio.testing.wait_all_tasks_blocked()
+        await bench.use(PROCESS, action="submit", session_id=session_id)
+    await bench.ended(session_id)
+    assert "code 3" in await observe(bench, session_id)
+    assert [notice.summary for notice in bench.notices] == [f"Exec completed ({session_id}, code 3)"]
+
+
+async def test_a_front_end_that_missed_much_is_told_so_and_the_agent_sees_as_much(bench: Bench) -> None:
+    session_id = await started(bench, "seq 1 100000")
+    await bench.ended(session_id)
+    text = await observe(bench, session_id)
+    assert "\n99999\n100000\n\n(Session" in text
+    assert text.startswith("[")
+    assert "\n99999\n100000\n\n(Session" in (await poll(bench, session_id)).text
 
 
 async def test_a_poll_that_missed_much_says_so(bench: Bench) -> None:

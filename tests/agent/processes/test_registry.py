@@ -60,7 +60,7 @@ async def test_the_end_of_a_background_command_is_told_once_in_one_line(
     await end_of(session)
     bench.registry.announce(session)
     (told,) = bench.notices
-    expected = (session.id, "key", notice.summary.format(session.id[:8]), notice.exit_code, notice.signal)
+    expected = (session.id, "key", notice.summary.format(session.id), notice.exit_code, notice.signal)
     assert (told.session_id, told.session_key, told.summary, told.exit_code, told.signal) == expected
 
 
