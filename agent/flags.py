@@ -86,7 +86,8 @@ usage: agent --mode rpc [options]
 """
 _ENDS = """\
 exit code of -p: 0 answered; 1 failed or could not start; 2 usage;
-  4 too many steps; 124 timeout; 128 + n ended by signal n
+  4 cut short at --max-steps; 5 cut short at the model's limit; 124 timeout;
+  128 + n ended by signal n
 With -p the answer goes to stdout, what happens beside it to stderr. Ctrl-C
 aborts the run and the commands that it waits for, Ctrl-C again at once.
 """

@@ -20,7 +20,11 @@ from wire.stage import Stage
 
 __all__ = ["run_once"]
 
-_CODES = {"stop": 0, "length": 0, "max_steps": 4, "timeout": 124}
+_CODES = {"stop": 0, "max_steps": 4, "length": 5, "timeout": 124}
+_CUT_SHORT = {
+    "max_steps": "the agent was not done: it has made all model calls that one run may (--max-steps)",
+    "length": "the answer is cut off: it has reached the model's limit",
+}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -38,9 +42,12 @@ def run_once(options: Options) -> int:
 def _text_of(prompt: str) -> str:
     """The prompt; for ``-`` all of stdin. Raises BadStart."""
     try:
-        return sys.stdin.buffer.read().decode() if prompt == "-" else prompt
+        text = sys.stdin.buffer.read().decode() if prompt == "-" else prompt
     except UnicodeDecodeError as exc:
         raise BadStart(f"what stdin holds is not UTF-8 text: {exc}") from exc
+    if not text.strip():
+        raise BadStart("the prompt is empty; say something")
+    return text
 
 
 async def _run(worker: Worker, stage: Stage, prompt: str, asker: Asker | None) -> int:
@@ -56,8 +63,9 @@ async def _run(worker: Worker, stage: Stage, prompt: str, asker: Asker | None) -
             nursery.cancel_scope.cancel()
     stage.close()
     for result in results:
-        if result.error is not None:
-            stage.note(f"agent: {result.error}", style="", whole=True)
+        trouble = result.error or _CUT_SHORT.get(result.stop_reason)
+        if trouble is not None:
+            stage.note(f"agent: {trouble}", style="", whole=True)
         if not caught:
             return _CODES.get(result.stop_reason, 1)
     return 128 + caught[0]

@@ -79,18 +79,22 @@ def test_where_nobody_can_be_asked_nothing_that_needs_it_runs(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("prompt", "flags", "code", "complaint"),
     [
-        ("LENGTH", (), 0, None),
+        ("LENGTH", (), 5, "agent: the answer is cut off: it has reached the model's limit"),
         ("ERROR", (), 1, "agent: the scripted model was asked to fail"),
-        ("TOOL:nothing {} FOREVER", ("--max-steps", "2"), 4, None),
+        (
+            "TOOL:nothing {} FOREVER",
+            ("--max-steps", "2"),
+            4,
+            "agent: the agent was not done: it has made all model calls that one run may (--max-steps)",
+        ),
         ("HANG", ("--timeout", "0.05"), 124, "agent: the run took longer than 0.05 s"),
     ],
 )
 def test_the_exit_code_tells_how_it_ended(
-    capsys: pytest.CaptureFixture[str], prompt: str, flags: tuple[str, ...], code: int, complaint: str | None
+    capsys: pytest.CaptureFixture[str], prompt: str, flags: tuple[str, ...], code: int, complaint: str
 ) -> None:
     ended, _, err = run(capsys, prompt, *flags)
-    assert ended == code
-    assert complaint is None or err[-1] == complaint
+    assert (ended, err[-1]) == (code, complaint)
 
 
 def test_a_conversation_in_the_terminal_can_be_continued(capsys: pytest.CaptureFixture[str], sessions: str) -> None:
@@ -302,3 +306,5 @@ def test_the_prompt_may_come_from_stdin() -> None:
     assert (done.returncode, done.stdout) == (0, "from there\n")
     odd = subprocess.run([*AGENT, "-p", "-"], input=b"\xff", capture_output=True, check=False)
     assert (odd.returncode, odd.stderr.startswith(b"agent: what stdin holds is not UTF-8 text")) == (1, True)
+    empty = subprocess.run([*AGENT, "-p", "-"], input=" \n", capture_output=True, text=True, check=False)
+    assert (empty.returncode, empty.stderr) == (1, "agent: the prompt is empty; say something\n")
