@@ -24,6 +24,7 @@ from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.dialect import Dialect
 from rpc.dialects import make_dialect
+from rpc.limit_mark import can_mark_by_limit
 from rpc.pi.home import AGENT_DIR_VARIABLE, PrivateHome
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
@@ -149,7 +150,9 @@ class LocalLauncher:
         self._settings = settings or RpcSettings()
         self._data_dir = data_dir
         self._base_env = os.environ if base_env is None else base_env
-        self._guarantee = orphan_guarantee(cgroup=self.cgroup is not None, subreaper=subreaper)
+        self._guarantee = orphan_guarantee(
+            cgroup=self.cgroup is not None, subreaper=subreaper, limit_mark=can_mark_by_limit()
+        )
         self._attended = attended
         self._known_transcripts: set[str] = set()
         self._logs: deque[Path] = deque()

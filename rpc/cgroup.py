@@ -163,8 +163,8 @@ class OrphanGuarantee(NamedTuple):
     sentence: str
 
 
-def orphan_guarantee(*, cgroup: bool, subreaper: bool) -> OrphanGuarantee:
-    """What holds here, given whether an instance cgroup could be made and whether we are the subreaper."""
+def orphan_guarantee(*, cgroup: bool, subreaper: bool, limit_mark: bool) -> OrphanGuarantee:
+    """What holds here: whether an instance cgroup could be made, we are the subreaper, limits can be marks."""
     if cgroup:
         return OrphanGuarantee(
             "cgroup", "every process of a worker is killed with it, whatever it did to hide (cgroup v2)"
@@ -173,13 +173,13 @@ def orphan_guarantee(*, cgroup: bool, subreaper: bool) -> OrphanGuarantee:
         return OrphanGuarantee(
             "none", "processes that leave a worker's process tree are not found: this platform has no /proc"
         )
+    escape = (
+        "clears its environment" + (", sets the limit RLIMIT_RTTIME" if limit_mark else "") + " and detaches itself"
+    )
     if subreaper:
         return OrphanGuarantee(
             "subreaper",
-            "a worker's processes are found by descent and by their marker; one that clears its environment and "
-            "detaches itself is found when the supervisor stops",
+            f"a worker's processes are found by descent and by their marks; one that {escape} is found only when the "
+            "supervisor stops in order",
         )
-    return OrphanGuarantee(
-        "marker",
-        "a worker's processes are found by their marker; one that clears its environment and detaches itself is not",
-    )
+    return OrphanGuarantee("marker", f"a worker's processes are found by their marks; one that {escape} is not")

@@ -20,6 +20,7 @@ from rpc import guard_main
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.exits import ExitWatch
+from rpc.limit_mark import unmark
 from rpc.pipes import Pipe
 from rpc.procfs import identify
 from rpc.transport import ExitStatus
@@ -106,6 +107,7 @@ def _start(arguments: list[str], undo: ExitStack) -> tuple[subprocess.Popen[byte
             )
     finally:
         os.close(theirs)
+    unmark(popen.pid)  # where a worker of another supervisor has started us, that one's sweep must not end it
     undo.callback(popen.wait)
     undo.callback(popen.kill)  # before the pipe is closed, which would make it sweep
     os.set_blocking(ours, False)

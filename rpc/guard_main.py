@@ -62,8 +62,7 @@ def sweep(instance: str, cgroup: Cgroup | None) -> bool:
     program. Nearly until then that child holds the other end of the pipe as the supervisor did: as long as somebody
     holds it, there is another look. It closes what it has inherited a moment before, hence the looks afterwards.
     """
-    prefix = f"{instance}:"
-    hunt = Hunt(lambda marker: marker.startswith(prefix))
+    hunt = Hunt(f"{instance}:")
     deadline = time.monotonic() + _PATIENCE
     pause, settled = _SHORTEST_PAUSE, 0
     while True:

@@ -1,4 +1,4 @@
-"""Killing what a worker left behind: by marker and by descent, never a stranger. Standard library only (guard).
+"""Killing what a worker left behind: by marks and by descent, never a stranger. Standard library only (guard).
 
 A process may be signalled only after a pidfd was opened on its pid *and then* its identity was checked: a pidfd stays
 with the process it was opened on, so that whoever passes the check is the one who gets the signal. Zombies are left
@@ -9,10 +9,11 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from rpc.limit_mark import instance_of, limit_mark_of, mark_number
 from rpc.procfs import (
     EXEC_PATIENCE,
     ProcessIdentity,
@@ -89,12 +90,17 @@ def send_signal(pid: int, pidfd: int | None, number: int) -> bool:
 class Hunt:
     """Everything that belongs to one dead or dying worker, or to a whole supervisor: remembered, found, killed.
 
-    ``note_descendants`` remembers who descends from a process while that can still be seen; ``matches`` tells by the
-    marker. Both meet in ``kill_all``, which repeats until a pass finds nobody, since a process may fork while it dies.
+    ``note_descendants`` remembers who descends from a process while that can still be seen; the ``markers`` tell who
+    carries one of them, in the environment or as a limit (one that ends in its colon stands for all workers of that
+    instance). Both meet in ``kill_all``, which repeats until a pass finds none, since a process may fork while it dies.
     """
 
-    def __init__(self, matches: Callable[[str], bool]) -> None:
-        self._matches = matches
+    def __init__(self, *markers: str) -> None:
+        self._instances = tuple(marker for marker in markers if marker.endswith(":"))
+        self._workers = frozenset(markers).difference(self._instances)
+        numbers = map(mark_number, self._workers)  # one that holds no worker would stand for all of them
+        self._numbers = {number for number in numbers if number != instance_of(number)}
+        self._numbers.update(map(mark_number, self._instances))
         self._noted: set[Quarry] = set()
         self._killed: set[int] = set()
 
@@ -150,8 +156,11 @@ class Hunt:
                     yield Quarry.of(stat)
 
     def _is_marked(self, pid: int, until: float) -> bool:
+        number = limit_mark_of(pid)
+        if number is not None and not self._numbers.isdisjoint((number, instance_of(number))):
+            return True
         marker = marker_of(pid, until)
-        return marker is not None and self._matches(marker)
+        return marker is not None and (marker in self._workers or marker.startswith(self._instances))
 
     def _strike(self, batch: Iterable[Quarry]) -> None:
         """Kill a batch and wait until it is dead, for ``_BATCH_TIME`` at most."""
@@ -187,9 +196,9 @@ def _await_death(pidfds: list[int], *, lingering: bool) -> None:
             waiting.discard(pidfd)
 
 
-def kill_marked(matches: Callable[[str], bool], timeout: float) -> SweepReport:
-    """Kill every process whose marker matches, and its descendants; blocks as ``Hunt.kill_all`` does."""
-    return Hunt(matches).kill_all(timeout)
+def kill_marked(marker: str, timeout: float) -> SweepReport:
+    """Kill what carries the marker, as ``Hunt`` understands it, and its descendants; blocks as ``Hunt.kill_all``."""
+    return Hunt(marker).kill_all(timeout)
 
 
 def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepReport:
@@ -200,7 +209,7 @@ def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepRepo
     """
     this_boot = boot_id()
     markers = {entry.marker for entry in entries if entry.boot_id == this_boot and entry.marker}
-    hunt = Hunt(lambda marker: marker in markers)
+    hunt = Hunt(*markers)
     strangers = []
     for entry in entries:
         stat = read_stat(entry.pid)

@@ -84,8 +84,7 @@ async def sweep(entries: Iterable[ProcessIdentity], *, timeout: float = 2.0) -> 
 
 async def sweep_instance(instance: str, *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
     """Kill everything that carries a marker of this supervisor instance, repeatedly until nothing is left."""
-    prefix = f"{instance}:"
-    return await trio.to_thread.run_sync(kill_marked, lambda marker: marker.startswith(prefix), timeout)
+    return await trio.to_thread.run_sync(kill_marked, f"{instance}:", timeout)
 
 
 async def sweep_adopted(children: ChildRegistry, *, timeout: float = 2.0) -> SweepReport:  # noqa: ASYNC109  # bounds a thread
@@ -93,7 +92,7 @@ async def sweep_adopted(children: ChildRegistry, *, timeout: float = 2.0) -> Swe
 
     Call it when no worker is left, for until then an orphan may be a live worker's background process.
     """
-    hunt = Hunt(lambda _: False)
+    hunt = Hunt()
     for stat in _adopted(children):
         hunt.note(Quarry.of(stat))
     return await trio.to_thread.run_sync(hunt.kill_all, timeout)

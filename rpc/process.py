@@ -107,7 +107,7 @@ class WorkerProcess:
         self._tail = Tail(veil=self.veil)
         self._log = LineLog(spec.log_path, settings.log_bytes, veil=self.veil) if spec.log_path else None
         self._last_output = b""
-        self._hunt = Hunt(lambda marker: marker == spec.marker)
+        self._hunt = Hunt(spec.marker)
         self._abort: Callable[[], Awaitable[object]] | None = None
         self._stop_wanted = trio.Event()
         self._patience = trio.CancelScope()

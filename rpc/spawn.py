@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from errors import WorkerStartFailed
+from rpc.limit_mark import mark_by_limit
 from rpc.memory_limit import offer_to_the_oom_killer
 from rpc.procfs import MARKER_VARIABLE
 from rpc.settings import RpcSettings
@@ -87,6 +88,7 @@ def start_process(spec: WorkerSpec) -> Started:
     except (OSError, ValueError, IndexError) as exc:
         _close(opened)
         raise _explained(spec, exc) from exc
+    mark_by_limit(popen.pid, spec.marker)  # at once: what it starts before that has the environment's marker alone
     offer_to_the_oom_killer(popen.pid)
     _close([child_in, child_out, child_err])
     for fd in (our_in, our_out, our_err):

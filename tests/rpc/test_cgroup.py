@@ -78,14 +78,16 @@ def test_a_cgroup_is_made_empty_and_removed() -> None:
 
 
 def test_the_guarantee_is_the_best_that_holds() -> None:
-    assert orphan_guarantee(cgroup=True, subreaper=True).level == "cgroup"
-    assert orphan_guarantee(cgroup=False, subreaper=True).level == "subreaper"
-    assert orphan_guarantee(cgroup=False, subreaper=False).level == "marker"
+    assert orphan_guarantee(cgroup=True, subreaper=True, limit_mark=True).level == "cgroup"
+    assert orphan_guarantee(cgroup=False, subreaper=True, limit_mark=True).level == "subreaper"
+    assert orphan_guarantee(cgroup=False, subreaper=False, limit_mark=True).level == "marker"
+    assert "RLIMIT_RTTIME" in orphan_guarantee(cgroup=False, subreaper=True, limit_mark=True).sentence
+    assert "RLIMIT_RTTIME" not in orphan_guarantee(cgroup=False, subreaper=True, limit_mark=False).sentence
 
 
 def test_without_proc_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rpc.cgroup.Path.exists", lambda _: False)
-    assert orphan_guarantee(cgroup=False, subreaper=False).level == "none"
+    assert orphan_guarantee(cgroup=False, subreaper=False, limit_mark=False).level == "none"
 
 
 def test_only_a_cgroup_with_a_supervisors_name_is_taken_over() -> None:

@@ -7,17 +7,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import trio
 
+from rpc import guard as guard_module
 from rpc import guard_main
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.guard import Guard, keep_guard
+from rpc.limit_mark import limit_mark_of, mark_by_limit, unmark
 from rpc.procfs import MARKER_VARIABLE, read_stat
 from rpc.transport import ExitStatus
 from tests.rpc.procs import LIMIT, is_alive, open_fds, running, spec_of, wait_dead
@@ -26,8 +28,9 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 
-# A supervisor with a guard and three workers: one that ignores everything polite, one suspended, one whose tool has
-# detached itself. Prints all their pids, then waits. Arguments: instance, "cgroup" or "marker".
+# A supervisor with a guard and four workers: one that ignores everything polite, one suspended, one whose tool has
+# detached itself, one whose tool hides besides. Prints all their pids, then waits.
+# Arguments: instance, "cgroup" or "marker".
 SUPERVISOR = """
 import os, signal, sys, trio
 from rpc.cgroup import Cgroup
@@ -36,7 +39,7 @@ from rpc.guard import Guard
 from rpc.orphans import become_subreaper
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
-from tests.rpc.procs import DOUBLE_FORK, spec_of
+from tests.rpc.procs import DOUBLE_FORK, HIDDEN_FROM_ENVIRONMENT, spec_of
 
 async def main(instance, kind):
     become_subreaper()
@@ -47,7 +50,8 @@ async def main(instance, kind):
     plain = deaf + "os.write(1, b'0'); time.sleep(600)"
     pids = []
     async with trio.open_nursery() as nursery:
-        for code in (plain, plain, deaf + DOUBLE_FORK + "time.sleep(600)"):
+        tools = (deaf + code + "time.sleep(600)" for code in (DOUBLE_FORK, HIDDEN_FROM_ENVIRONMENT))
+        for code in (plain, plain, *tools):
             process = WorkerProcess.spawn(spec_of(code, instance=instance), children, RpcSettings(), cgroups=cgroup)
             nursery.start_soon(process.supervise)
             pids += [process.pid, int(await process.receive())]
@@ -100,7 +104,7 @@ def test_a_killed_supervisor_takes_everything_along(kind: str) -> None:
     if kind == "cgroup" and cgroup is None:
         pytest.skip("no writable cgroup v2 on this machine")
     with supervisor(instance, kind) as (process, guard, pids):
-        assert len(pids) == 4
+        assert len(pids) == 6
         assert all(map(is_alive, [guard, *pids]))
         process.kill()
         assert wait_dead(pids, LIMIT) == []
@@ -131,6 +135,18 @@ def test_the_guard_holds_nothing_of_the_supervisors_and_is_small() -> None:
         private = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
         assert private < 10 * 1024  # kB
         assert Path(f"/proc/{guard}/cwd").readlink() == Path("/")
+
+
+async def test_a_guard_is_not_swept_with_the_worker_that_has_started_its_supervisor() -> None:
+    mark_by_limit(os.getpid(), f"{secrets.token_hex(8)}:w1")
+    try:
+        popen, pipe = guard_module._start(["inner", str(os.getpid()), ""], ExitStack())
+    finally:
+        unmark(os.getpid())
+    assert limit_mark_of(popen.pid) is None
+    pipe.write_nowait(guard_main.GOODBYE)
+    pipe.close()
+    assert await trio.to_thread.run_sync(popen.wait, LIMIT) == 0
 
 
 async def test_after_a_goodbye_the_guard_leaves_and_touches_nothing() -> None:

@@ -28,7 +28,7 @@ def test_without_pidfds_the_marked_are_killed_after_a_check(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w1", 5)
+    report = kill_marked(f"hunt-{os.getpid()}:w1", 5)
     assert report == SweepReport(killed=(child.pid,))
     assert child.wait() == -signal.SIGKILL
 
@@ -37,18 +37,18 @@ def test_what_cannot_be_killed_is_reported_and_not_hunted_for_ever(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rpc.hunt.send_signal", lambda *_: False)
-    report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w1", 0.1)
+    report = kill_marked(f"hunt-{os.getpid()}:w1", 0.1)
     assert report == SweepReport(left=(child.pid,))
 
 
 def test_a_hunter_that_was_held_up_strikes_all_the_same(child: subprocess.Popen[bytes]) -> None:
-    report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w1", timeout=0)
+    report = kill_marked(f"hunt-{os.getpid()}:w1", timeout=0)
     assert report == SweepReport(killed=(child.pid,))
     assert child.wait() == -signal.SIGKILL
 
 
 def test_a_noted_process_is_known_by_its_start_time(child: subprocess.Popen[bytes]) -> None:
-    hunt = Hunt(lambda _: False)
+    hunt = Hunt()
     start_time = identify(child.pid).start_time
     assert start_time > 0
     hunt.note(Quarry(child.pid, start_time + 1))
@@ -66,7 +66,7 @@ def test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent() -> Non
         hidden = int(parent.stdout.readline())
         pidfd = os.pidfd_open(hidden)
         try:
-            report = kill_marked(lambda marker: marker == f"hunt-{os.getpid()}:w2", 5)
+            report = kill_marked(f"hunt-{os.getpid()}:w2", 5)
             assert report == SweepReport(killed=tuple(sorted((parent.pid, hidden))))
         finally:
             send_signal(hidden, pidfd, signal.SIGKILL)
@@ -78,7 +78,7 @@ def test_a_sweep_spares_the_one_who_sweeps() -> None:
     script = (
         "import sys; sys.path.append(sys.argv[1])\n"
         "from rpc.hunt import kill_marked\n"
-        "print(kill_marked(lambda m: m == 'outer:w1', 1).killed)"
+        "print(kill_marked('outer:w1', 1).killed)"
     )
     root = os.fspath(__file__).rsplit("/tests/", 1)[0]
     environment = {**os.environ, MARKER_VARIABLE: "outer:w1"}

@@ -22,7 +22,17 @@ from rpc.orphans import Reaper, become_subreaper, sweep, sweep_adopted, sweep_in
 from rpc.procfs import ProcessIdentity, boot_id, children_of, identify, read_stat
 from rpc.statefile import SupervisorState
 from rpc.transport import ExitStatus
-from tests.rpc.procs import DOUBLE_FORK, LIMIT, is_alive, read_all, read_line, running, spec_of
+from tests.rpc.procs import (
+    DOUBLE_FORK,
+    HIDDEN_COMPLETELY,
+    HIDDEN_FROM_ENVIRONMENT,
+    LIMIT,
+    is_alive,
+    read_all,
+    read_line,
+    running,
+    spec_of,
+)
 
 pytestmark = pytest.mark.process
 
@@ -118,23 +128,11 @@ async def test_an_orphan_of_a_worker_is_reaped_when_it_ends(subreaper: None) -> 
 
 
 async def test_adopted_processes_that_hide_everything_end_with_the_supervisor(subreaper: None) -> None:
-    code = """
-import os, sys
-told, tell = os.pipe()
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.set_inheritable(tell, True)
-        tool = "import os, sys, time; os.write(int(sys.argv[1]), b'%d' % os.getpid()); time.sleep(600)"
-        os.execve(sys.executable, ["python", "-S", "-c", tool, str(tell)], {})
-    os._exit(0)
-os.wait(); os.write(1, os.read(told, 32)); input()
-"""
     children = ChildRegistry()
-    async with running(spec_of(code), children=children) as process:
+    async with running(spec_of(HIDDEN_COMPLETELY + "input()"), children=children) as process:
         tool = int(await read_line(process))
         await process.stop(force=True)
-        assert is_alive(tool)  # no marker, no descent, no cgroup: not this worker's for all we know
+        assert is_alive(tool)  # no mark, no descent, no cgroup: not this worker's for all we know
     assert await sweep_adopted(children) == SweepReport(killed=(tool,))
     assert Reaper(children).reap_nowait() == 1
 
@@ -219,6 +217,21 @@ async def test_the_next_supervisor_ends_what_the_last_one_left(tmp_path: Path) -
             assert {listed.pid, unlisted.pid} == set(report.killed)
             await unlisted.wait_exit()
         await listed.wait_exit()
+
+
+async def test_the_next_supervisor_ends_also_what_has_hidden_itself(tmp_path: Path) -> None:
+    path = tmp_path / "workers.json"
+    instance, other = secrets.token_hex(8), secrets.token_hex(8)
+    async with (
+        running(spec_of(HIDDEN_FROM_ENVIRONMENT + "input()", instance=instance)) as worker,
+        running(spec_of(HIDDEN_FROM_ENVIRONMENT + "input()", instance=other)) as bystander,
+    ):
+        tool, strange = int(await read_line(worker)), int(await read_line(bystander))
+        os.kill(worker.pid, signal.SIGSTOP)  # its own end cannot have been what ends the tool
+        state = SupervisorState(instance=instance, supervisor=identify(os.getpid())._replace(start_time=1))
+        path.write_bytes(msgspec.json.encode(state))
+        assert tool in (await sweep_previous(path)).killed
+        assert is_alive(strange)
 
 
 async def test_the_cgroup_that_the_last_supervisor_left_is_emptied_and_removed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The kill ladder: each rung is reached when it is needed, none when it is not, and nothing is left at its end."""
 
 import os
+import secrets
 import signal
 import time
 from collections.abc import Iterator
@@ -12,10 +13,10 @@ import trio.testing
 from errors import RequestTimeout
 from rpc.cgroup import Cgroup
 from rpc.process import Rung
-from rpc.procfs import marker_of
+from rpc.procfs import marker_of, read_stat
 from rpc.settings import RpcSettings
 from rpc.transport import ExitStatus
-from tests.rpc.procs import DOUBLE_FORK, is_alive, read_line, running, spec_of
+from tests.rpc.procs import DOUBLE_FORK, HIDDEN_FROM_ENVIRONMENT, is_alive, read_line, running, spec_of
 from wire.units import Seconds
 
 pytestmark = pytest.mark.process
@@ -196,6 +197,33 @@ print(tool.pid, flush=True); sys.stdin.read(); os._exit(0)
         await process.stop()
         assert not is_alive(tool)
         assert process.remains.killed == (tool,)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill -9"])
+async def test_a_tool_that_clears_its_environment_and_detaches_itself_dies_with_its_worker(end: str) -> None:
+    async with running(spec_of(HIDDEN_FROM_ENVIRONMENT + "sys.stdin.read()"), settings=PATIENT) as process:
+        tool = int(await read_line(process))
+        stat = read_stat(tool)
+        assert stat is not None
+        assert (marker_of(tool), stat.parent == process.pid, stat.session == process.pid) == (None, False, False)
+        if end == "kill -9":
+            os.kill(process.pid, signal.SIGKILL)
+        await process.stop()
+        assert not is_alive(tool)
+        assert process.remains.killed == (tool,)
+
+
+async def test_a_worker_that_ends_takes_along_nothing_of_another_worker() -> None:
+    instance = secrets.token_hex(8)
+    hidden = HIDDEN_FROM_ENVIRONMENT + "input()"
+    async with running(spec_of(hidden, instance=instance, worker_id="w2")) as bystander:
+        tool = int(await read_line(bystander))
+        for worker_id in ("w1", "w22", "odd"):
+            async with running(spec_of(hidden, instance=instance, worker_id=worker_id)) as process:
+                await read_line(process)
+                await process.stop(force=True)
+        assert is_alive(tool)
+        assert is_alive(bystander.pid)
 
 
 async def test_a_cgroup_finds_a_detached_tool_without_a_marker() -> None:

@@ -152,7 +152,7 @@ def test_after_a_kill_of_the_worker_its_supervisor_finds_every_command_by_its_ma
         left = set(processes_with(f"{MARKER_VARIABLE}={mark}")) - {host.pid}
         host.kill()
     assert len(left) == 2
-    swept = kill_marked(lambda found: found == mark, 5)
+    swept = kill_marked(mark, 5)
     assert (set(swept.killed), swept.left) == (left, ())
 
 

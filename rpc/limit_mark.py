@@ -1,0 +1,79 @@
+"""A mark that no program drops by accident: a resource limit, which every descendant inherits. Linux only.
+
+The environment is lost where a tool clears it, descent and session where it detaches itself, open pipes where it closes
+them. The soft limit of real-time CPU time (``RLIMIT_RTTIME``, microseconds) survives all of that. As a number that
+stands for 73,000 years it limits nothing, and holds which worker of which supervisor this is. A process loses it only
+by setting this very limit. Standard library only: the guard process imports it.
+"""
+
+import resource
+import sys
+import zlib
+
+__all__ = ["can_mark_by_limit", "instance_of", "limit_mark_of", "mark_by_limit", "mark_number", "unmark"]
+
+_LIMIT: int | None = getattr(resource, "RLIMIT_RTTIME", None) if sys.platform.startswith("linux") else None
+_FLAG = 1 << 61  # no limit that somebody has chosen is as large; 32 bits of instance and 24 of worker stand below it
+_WORKER_BITS = 24
+_MOST_DIGITS = 8  # of 2**24
+
+
+def mark_number(marker: str) -> int:
+    """The number for ``<instance>:<worker id>``.
+
+    It stands for the instance alone where there is no worker id, or one that is no ``w`` with a number below 2**24.
+    """
+    instance, _, worker = marker.partition(":")
+    digits = worker.removeprefix("w")
+    number = int(digits) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+    return _FLAG | zlib.crc32(instance.encode()) << _WORKER_BITS | (number if number < 1 << _WORKER_BITS else 0)
+
+
+def instance_of(number: int) -> int:
+    """The same number without the worker."""
+    return number >> _WORKER_BITS << _WORKER_BITS
+
+
+def mark_by_limit(pid: int, marker: str) -> bool:
+    """Mark a child of ours, and so all that it starts from now on; whether that could be done."""
+    return _set_limit(pid, mark_number(marker))
+
+
+def unmark(pid: int) -> bool:
+    """Take the mark from a child that has inherited ours, and is to outlive what we belong to."""
+    return _set_limit(pid, resource.RLIM_INFINITY)
+
+
+def can_mark_by_limit() -> bool:
+    """Whether children of ours can be marked: on Linux, unless somebody limits real-time CPU time in earnest."""
+    return _LIMIT is not None and _is_free(*resource.getrlimit(_LIMIT))
+
+
+def limit_mark_of(pid: int) -> int | None:
+    """The mark of a process, also of a zombie and of one that is inside exec; None where it has none.
+
+    Of another user's process, a setuid program's among them, nothing is known.
+    """
+    try:
+        soft = resource.prlimit(pid, _LIMIT)[0] if _LIMIT is not None else 0
+    except OSError:
+        return None  # gone, or not ours to look at
+    return soft if _FLAG <= soft < _FLAG << 1 else None
+
+
+def _set_limit(pid: int, number: int) -> bool:
+    if _LIMIT is None:
+        return False
+    try:
+        soft, hard = resource.prlimit(pid, _LIMIT)
+        if not _is_free(soft, hard):
+            return False
+        resource.prlimit(pid, _LIMIT, (number, hard))
+    except OSError:
+        return False  # it has ended, or has rights of its own, as a setuid program
+    return True
+
+
+def _is_free(soft: int, hard: int) -> bool:
+    """Whether nobody limits anything by it: it is unlimited, or a mark that was inherited."""
+    return hard == resource.RLIM_INFINITY and (soft == hard or soft >= _FLAG)

@@ -1,0 +1,59 @@
+"""The mark in a resource limit: which worker it stands for, and whose limits are left alone."""
+
+import resource
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from rpc.limit_mark import can_mark_by_limit, instance_of, limit_mark_of, mark_by_limit, mark_number, unmark
+
+UNLIMITED = resource.RLIM_INFINITY
+
+
+def test_a_number_holds_the_instance_and_the_worker() -> None:
+    numbers = [mark_number(f"{instance}:w{worker}") for instance in ("a", "b") for worker in (1, 2, 2**24 - 1)]
+    assert len(set(numbers)) == 6
+    assert [instance_of(number) for number in numbers] == [mark_number("a:")] * 3 + [mark_number("b:")] * 3
+    assert all(2**61 <= number < 2**62 for number in numbers)
+
+
+@pytest.mark.parametrize("worker", ["", "odd", "w", f"w{2**24}", "w" + 5000 * "9", "w-1", "w²"])
+def test_where_the_worker_cannot_be_held_the_number_stands_for_the_instance(worker: str) -> None:
+    assert mark_number(f"a:{worker}") == mark_number("a:")
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["/bin/sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+@pytest.mark.process
+def test_a_mark_is_set_replaced_and_taken_away(child: subprocess.Popen[bytes]) -> None:
+    assert can_mark_by_limit()
+    assert limit_mark_of(child.pid) is None
+    for marker in ("a:w1", "b:w2"):  # the second as where a worker of one supervisor runs another one
+        assert mark_by_limit(child.pid, marker)
+        assert limit_mark_of(child.pid) == mark_number(marker)
+    assert unmark(child.pid)
+    assert limit_mark_of(child.pid) is None
+    assert resource.prlimit(child.pid, resource.RLIMIT_RTTIME) == (UNLIMITED, UNLIMITED)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("limits", [(200_000, UNLIMITED), (200_000, 200_000), (2**61, 2**61)])
+def test_a_limit_that_somebody_has_chosen_stays(child: subprocess.Popen[bytes], limits: tuple[int, int]) -> None:
+    resource.prlimit(child.pid, resource.RLIMIT_RTTIME, limits)
+    assert not mark_by_limit(child.pid, "a:w1")
+    assert not unmark(child.pid)
+    assert resource.prlimit(child.pid, resource.RLIMIT_RTTIME) == limits
+
+
+@pytest.mark.process
+def test_one_that_has_ended_has_no_mark(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.wait()
+    assert not mark_by_limit(child.pid, "a:w1")
+    assert limit_mark_of(child.pid) is None
