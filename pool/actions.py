@@ -23,12 +23,14 @@ class Spawn(msgspec.Struct, frozen=True):
 class Reset(msgspec.Struct, frozen=True):
     """Put a conversation into the worker: the transcript ``resume_from``, or a new one where it is None.
 
+    ``is_fresh``: it has just started, and what it begins with is as new as any, where nothing was said in it.
     Answer with WorkerResetDone (after get_state has confirmed it) or WorkerFailed(RESET | RESUME).
     """
 
     worker: str
     session: str
     resume_from: str | None
+    is_fresh: bool = False
 
 
 class Reconcile(msgspec.Struct, frozen=True):

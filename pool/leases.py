@@ -49,7 +49,9 @@ class Leases:
             if other.state is WaiterState.QUEUED:
                 state.waiting.move(other, WaiterState.BLOCKED)
             self.take_bound(other)
-        state.actions.append(Reset(worker.id, session.key, session.transcript))
+        is_fresh = worker.ready_at == state.now and not worker.was_leased
+        worker.was_leased = True
+        state.actions.append(Reset(worker.id, session.key, session.transcript, is_fresh=is_fresh))
         state.notify("session_bound", session=session.key, worker=worker.id, level=level.label)
 
     def take_bound(self, waiter: Waiter) -> bool:

@@ -196,6 +196,7 @@ class Worker:
         "stop_reason",
         "successor",
         "turns",
+        "was_leased",
         "was_owed",
     )
 
@@ -235,6 +236,8 @@ class Worker:
         """Whether its replacement has been started."""
         self.replaces: Worker | None = None
         self.was_owed = False
+        self.was_leased = False
+        """Whether it was ever given to a session, whatever came of that."""
         self.stop_reason: StopReason | None = None
         self.failure: FailureKind | None = None
 

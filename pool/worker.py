@@ -101,11 +101,22 @@ async def put_conversation(worker: PoolWorker, wanted: Reset, is_anothers: Calla
     """
     transcript = wanted.resume_from
     if transcript is None or not await worker.prepare_resume(transcript):
+        held = await _own_conversation(worker.client) if wanted.is_fresh else None
+        if held is not None and held.session_file is not None and not is_anothers(wanted.session, held.session_file):
+            return held
         held = await _begin_conversation(worker.client)
         if held.session_file is not None and is_anothers(wanted.session, held.session_file):
             raise ProtocolViolation("the worker calls the conversation of another session a new one")
         return held
     return await _resume_conversation(worker.client, transcript)
+
+
+async def _own_conversation(client: RpcClient) -> SessionResult | None:
+    """The one that a worker has begun by itself, where nothing was said in it: extensions may refuse to leave it."""
+    state = await client.request_as(StateResult, "get_state", {})
+    if not state.session_id or state.message_count or state.is_streaming:
+        return None
+    return SessionResult(state.session_id, state.session_file)
 
 
 async def _begin_conversation(client: RpcClient) -> SessionResult:

@@ -1,12 +1,13 @@
 """Dialogs of extensions: shown when somebody is there, cancelled when not, when time is over and when a run is aborted.
 
-Nothing here ever says yes by itself.
+Nothing here says yes by itself, but to a change of the session that the pool makes.
 """
 
 from collections.abc import Callable
 from typing import Literal
 
 from rpc.pi.commands import UiResponse
+from rpc.pi.consent import Consent
 from rpc.pi.dialogs import ASKING, Dialogs, UiAnswer
 from rpc.pi.link import Link
 from rpc.pi.messages import PiLine
@@ -19,10 +20,13 @@ __all__ = ["Desk"]
 class Desk:
     """``attended`` is asked whether somebody is there; ``ui_timeout`` in seconds."""
 
-    def __init__(self, link: Link, runs: Runs, ui_timeout: float, attended: Callable[[], bool]) -> None:
+    def __init__(
+        self, link: Link, runs: Runs, consent: Consent, ui_timeout: float, attended: Callable[[], bool]
+    ) -> None:
         self._attended = attended
         self._link = link
         self._runs = runs
+        self._consent = consent
         self._ui_timeout = ui_timeout
         self._dialogs = Dialogs()
 
@@ -30,8 +34,11 @@ class Desk:
         """An extension shows or asks something."""
         request = ui_request(line)
         if request.method in ASKING:
-            if not self._attended() or self._runs.is_aborting or self._dialogs.is_full:
-                self._link.respond(UiResponse(id=request.id, cancelled=True))
+            answer = self._consent.answer(request)
+            if answer is None and (not self._attended() or self._runs.is_aborting or self._dialogs.is_full):
+                answer = UiResponse(id=request.id, cancelled=True)
+            if answer is not None:
+                self._link.respond(answer)
                 return
             self._dialogs.open(request.id, request.method, self._link.now + self._ui_timeout)
         self._link.event("ui_request", request)

@@ -9,6 +9,7 @@ from errors import UsageError, WorkerRefused
 from rpc.dialect import Step
 from rpc.pi import procedures
 from rpc.pi.commands import AbortBash, GetState, Prompt
+from rpc.pi.consent import Consent
 from rpc.pi.conversations import Conversations
 from rpc.pi.desk import Desk
 from rpc.pi.dialogs import UiAnswer
@@ -53,7 +54,7 @@ class PiDialect:
     Beside the contract:
 
     - ``attended``: asked whether somebody is there to answer dialogs of extensions. While nobody is, each dialog is
-      cancelled at once.
+      cancelled at once. Those that would keep ``new_session`` and ``switch_session`` from happening are confirmed.
     - The event ``start_failed{message}`` instead of ``ready``: pi lives, but cannot work.
     - ``bash{command}`` (only with ``allow_bash``) and ``ui_respond{id, value|confirmed|cancelled}`` are further
       methods.
@@ -74,11 +75,12 @@ class PiDialect:
     ) -> None:
         self._decoder = msgspec.json.Decoder(PiLine)
         self._soft = Soft()
+        self._consent = Consent()
         self._link = Link()
         self._conversations = Conversations(self._link, settings.abort_grace)
         self._runs = Runs(self._link, self._drain)
         self._conversations.bind(self._runs)
-        self._desk = Desk(self._link, self._runs, settings.ui_timeout, attended)
+        self._desk = Desk(self._link, self._runs, self._consent, settings.ui_timeout, attended)
         self._narrator = Narrator(self._link, self._runs, self._desk)
         self._forwards = Forwards(self._link, self._runs, self._desk, allow_bash=allow_bash)
         self._methods: dict[str, Callable[[str, msgspec.Raw], None]] = {
@@ -236,17 +238,19 @@ class PiDialect:
         def failed(_error: WorkerRefused) -> None:
             done()
 
-        self._conversations.run(procedures.drain(self._soft), lambda _could: done(), failed)
+        self._conversations.run(procedures.drain(self._consent, self._soft), lambda _could: done(), failed)
 
     # --- sessions and settings ---
 
     def _new_session(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, NewSessionParams)
-        self._exclusively(request_id, "new_session", procedures.new_session(self._soft, params.parent_session))
+        self._exclusively(
+            request_id, "new_session", procedures.new_session(self._consent, self._soft, params.parent_session)
+        )
 
     def _switch_session(self, request_id: str, raw: msgspec.Raw) -> None:
         path = decode_params(raw, SwitchSessionParams).session_file
-        self._exclusively(request_id, "switch_session", procedures.switch_session(self._soft, path))
+        self._exclusively(request_id, "switch_session", procedures.switch_session(self._consent, self._soft, path))
 
     def _compact(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, CompactParams)

@@ -25,6 +25,7 @@ from rpc.pi.commands import (
     SwitchSession,
     ThinkingLevel,
 )
+from rpc.pi.consent import MAX_QUESTIONS, Consent
 from rpc.pi.messages import Cancellable, ModelRef, PiLine, PiState
 from wire.framing import DECODE_ERRORS
 from wire.messages import SessionResult, StateResult
@@ -134,24 +135,22 @@ def set_thinking(soft: Soft, level: ThinkingLevel) -> Procedure[dict[str, Any]]:
     return {"level": state.thinking_level}
 
 
-def new_session(soft: Soft, parent: str | None) -> Procedure[SessionResult]:
+def new_session(consent: Consent, soft: Soft, parent: str | None) -> Procedure[SessionResult]:
     """Begin a conversation. Its file does not exist before the first assistant message."""
     yield UNTIL_IDLE
-    line = yield NewSession(parent_session=parent)
-    _check_not_cancelled(line, "new_session")
+    yield from _change_session(consent, NewSession(parent_session=parent))
     state = yield from _restore(soft)
     return SessionResult(state.session_id, state.session_file)
 
 
-def switch_session(soft: Soft, session_file: str) -> Procedure[SessionResult]:
+def switch_session(consent: Consent, soft: Soft, session_file: str) -> Procedure[SessionResult]:
     """Go on with a conversation. Raises WorkerRefused ``resume_failed`` when pi then holds another or an empty one.
 
     pi says ``success`` for any path and starts afresh where it finds no transcript; but it never writes a transcript
     without a message, so an empty one was not resumed. Whoever calls has checked and mended the file.
     """
     yield UNTIL_IDLE
-    line = yield SwitchSession(session_path=session_file)
-    _check_not_cancelled(line, "switch_session")
+    yield from _change_session(consent, SwitchSession(session_path=session_file))
     state = yield from _restore(soft)
     if state.session_file is None or posixpath.normpath(state.session_file) != posixpath.normpath(session_file):
         raise WorkerRefused(f"pi holds {state.session_file}, not {session_file}", worker_code="resume_failed")
@@ -163,19 +162,32 @@ def switch_session(soft: Soft, session_file: str) -> Procedure[SessionResult]:
     return SessionResult(state.session_id, state.session_file)
 
 
-def drain(soft: Soft) -> Procedure[bool]:
+def drain(consent: Consent, soft: Soft) -> Procedure[bool]:
     """Drop what waits in pi's queue: it has no command for that, but opening the same transcript anew forgets it.
 
-    False when there is no transcript to open (``--no-session``) or an extension said no: the queue is as it was.
+    False when there is no transcript to open (``--no-session``). Raises WorkerRefused ``cancelled`` when an extension
+    said no. In both cases the queue is as it was.
     """
     state = yield from ask_state()
     if state.session_file is None or not state.message_count:
         return False
-    line = yield SwitchSession(session_path=state.session_file)
-    if decode(line.data, Cancellable).cancelled:
-        return False
+    yield from _change_session(consent, SwitchSession(session_path=state.session_file))
     yield from _restore(soft)
     return True
+
+
+def _change_session(consent: Consent, command: NewSession | SwitchSession) -> Procedure[None]:
+    """Raises WorkerRefused ``cancelled`` where an extension says no, though it got a yes to what it asked."""
+    granted: frozenset[str] = frozenset()
+    while True:
+        with consent.to(granted):
+            line = yield command
+        if not decode(line.data, Cancellable).cancelled:
+            return
+        if not consent.refused or len(granted) >= MAX_QUESTIONS:
+            asked = "" if consent.last is None else f"; it asked: {consent.last}"
+            raise WorkerRefused(f"an extension of pi has cancelled {command.type}{asked}", worker_code="cancelled")
+        granted |= consent.refused
 
 
 def _restore(soft: Soft) -> Procedure[PiState]:
@@ -188,11 +200,6 @@ def _restore(soft: Soft) -> Procedure[PiState]:
     if soft.thinking is not None and (mended or state.thinking_level != soft.thinking):
         yield SetThinkingLevel(level=soft.thinking)
     return (yield from ask_state()) if mended else state
-
-
-def _check_not_cancelled(line: PiLine, command: str) -> None:
-    if decode(line.data, Cancellable).cancelled:
-        raise WorkerRefused(f"an extension of pi has cancelled {command}", worker_code="cancelled")
 
 
 def decode(data: msgspec.Raw, kind: type[R]) -> R:

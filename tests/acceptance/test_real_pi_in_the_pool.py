@@ -34,6 +34,12 @@ def pi_definition(tmp_path: Path, pi_command: str) -> Iterator[str]:
         server.server_close()
 
 
+def example(pi_command: str, name: str) -> Path:
+    """An extension that comes with pi."""
+    package = next(parent for parent in Path(pi_command).resolve().parents if (parent / "package.json").exists())
+    return package / "examples" / "extensions" / name
+
+
 @pytest.fixture
 def supervisor(tmp_path: Path, pi_definition: str) -> Iterator[Supervisor]:
     """A supervisor whose agent ``pi`` is the real one, at most one process."""
@@ -54,6 +60,20 @@ def test_conversations_share_one_process_and_remember(supervisor: Supervisor) ->
     assert "hello-alice" in recalled
     assert "hello-bob" not in recalled
     assert supervisor.status()["counters"]["spawned"] == 1
+
+
+@pytest.mark.parametrize("name", ["rpc-demo.ts", "confirm-destructive.ts"])
+def test_extensions_that_ask_before_a_new_session_are_answered_yes(
+    tmp_path: Path, pi_definition: str, pi_command: str, name: str
+) -> None:
+    settings = tmp_path / "pool.toml"
+    extension = f'extensions = ["{example(pi_command, name)}"]\n'
+    settings.write_text(f"[pool]\nmin = 0\nmax = 1\n[agents.pi]\n{pi_definition}{extension}")
+    with running_supervisor(tmp_path / "data", "--config", str(settings)) as supervisor:
+        supervisor.prompt("alice", "hello-alice", "-a", "pi")
+        assert "hello-alice" not in supervisor.prompt("bob", "RECALL", "-a", "pi")
+        assert "hello-alice" in supervisor.prompt("alice", "RECALL", "-a", "pi")
+        assert supervisor.status()["counters"]["spawned"] == 1
 
 
 def test_a_pi_killed_in_mid_turn_fails_that_turn_and_the_next_one_remembers(supervisor: Supervisor) -> None:

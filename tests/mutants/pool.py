@@ -157,7 +157,7 @@ MUTANTS = (
         keeps="I2",
         without="a resumed conversation begins anew",
         file="pool/leases.py",
-        old="state.actions.append(Reset(worker.id, session.key, session.transcript))",
+        old="state.actions.append(Reset(worker.id, session.key, session.transcript, is_fresh=is_fresh))",
         new="state.actions.append(Reset(worker.id, session.key, None))",
         tests=(
             "tests/pool/test_machine.py::test_a_bound_worker_that_does_not_fit_is_stopped_first_and_the_session_resumes_on_another",

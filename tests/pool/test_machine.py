@@ -32,7 +32,7 @@ def test_a_first_request_spawns_a_worker_resets_it_and_is_granted() -> None:
     happened = world.tell(stimuli.Acquire(request="r1", session="s", profile=A))
     assert happened == [Spawn("w1", A)]
     world.workers["w1"].ready = True
-    assert world.tell(stimuli.WorkerReady("w1")) == [Reset("w1", "s", None)]
+    assert world.tell(stimuli.WorkerReady("w1")) == [Reset("w1", "s", None, is_fresh=True)]
     assert states(world) == {"w1": "leased"}
     world.open_requests["r1"] = stimuli.Acquire(request="r1", session="s", profile=A)
     assert world.reset_done("w1") == [Grant("r1", Hold("r1", "s", "w1", 1), MatchLevel.EXACT)]
@@ -149,7 +149,7 @@ def test_a_bound_worker_that_does_not_fit_is_stopped_first_and_the_session_resum
     assert list(world.workers) == ["w1"]
     happened = world.exit("w1")
     assert happened == [Spawn("w2", B)]
-    assert world.ready("w2") == [Reset("w2", "s", "s.jsonl")]
+    assert world.ready("w2") == [Reset("w2", "s", "s.jsonl", is_fresh=True)]
     world.reset_done("w2")
     assert world.worker_of(request) == "w2"
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from pool import stimuli
-from pool.actions import Stop, StopReason
+from pool.actions import Reset, Stop, StopReason
 from profiles.profile import SoftArgs
 from tests.pool.world import World, make_profile
 
@@ -132,3 +132,12 @@ def test_a_parked_session_whose_old_worker_serves_another_waits_for_that_reset()
     assert len(world.workers) == 2
     world.run_until_settled()
     assert request in world.holds
+
+
+def test_a_worker_that_has_waited_for_a_request_is_fresh_no_more() -> None:
+    """What it has read at its start may have changed since."""
+    world = World()
+    world.tell(stimuli.Prewarmed(((A, 1),)))
+    assert world.ready("w1") == []
+    world.pass_time(1)
+    assert Reset("w1", "s", None) in world.tell(stimuli.Acquire(request="r1", session="s", profile=A))

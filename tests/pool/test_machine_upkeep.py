@@ -152,7 +152,7 @@ def test_a_transcript_from_before_is_resumed() -> None:
     world = World()
     world.tell(stimuli.SessionKnown("s", "/old.jsonl"))
     world.acquire("s")
-    assert world.ready("w1") == [Reset("w1", "s", "/old.jsonl")]
+    assert world.ready("w1") == [Reset("w1", "s", "/old.jsonl", is_fresh=True)]
 
 
 def test_a_forgotten_session_begins_anew_and_its_worker_is_free() -> None:

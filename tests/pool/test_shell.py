@@ -1,5 +1,7 @@
 """The shell on a virtual clock, over workers made of memory."""
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -17,9 +19,9 @@ from errors import (
 from pool import stimuli
 from pool.settings import PoolSettings
 from pool.shell import Pool
-from profiles import SoftArgs
+from profiles import CapabilityProfile, SoftArgs
 from rpc.settings import RpcSettings
-from tests.pool.memory_workers import DEFAULT, MemoryLauncher, make_pool, plain_profile, say
+from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, plain_profile, say
 from wire.units import Seconds
 
 
@@ -40,6 +42,46 @@ async def test_conversations_on_one_worker_do_not_mix_and_are_resumed(autojump_c
         figures = pool.statistics()
     assert launcher.starts == ["w1"]
     assert (figures.counters.parked, figures.counters.resumed) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "texts", "taken", "is_kept"),
+    [
+        ("/own", [], [], True),
+        ("/own", ["said before"], [], False),
+        ("/own", [], ["/own"], False),
+        (None, [], [], False),
+    ],
+)
+async def test_a_worker_that_has_just_started_keeps_the_conversation_that_it_has_begun(
+    autojump_clock: MockClock,
+    file: str | None,
+    texts: list[str],
+    taken: list[str],
+    is_kept: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Where that is empty, will be kept, and is no other session's."""
+
+    class SelfStarted(MemoryWorker):
+        def __init__(self, name: str, launcher: MemoryLauncher, profile: CapabilityProfile) -> None:
+            super().__init__(name, launcher, profile)
+            self.file = "own"
+            launcher.transcripts[self.file] = texts
+
+        def state(self) -> dict[str, Any]:
+            return {**super().state(), "session_file": file if self.file == "own" else self.file}
+
+    launcher = MemoryLauncher()
+    launcher.kind = SelfStarted
+    async with make_pool(launcher) as pool:
+        for other in taken:
+            pool.tell(stimuli.SessionKnown("bob", other))
+        assert await say(pool, "alice", "hello") == "hello"
+        assert launcher.live["w1"].methods == [
+            "get_state",
+            *([] if is_kept else ["new_session", "get_state"]),
+            "prompt",
+        ]
 
 
 async def test_events_can_be_read_one_by_one_before_the_result(autojump_clock: MockClock) -> None:

@@ -1,14 +1,15 @@
-"""Dialogs of extensions: somebody answers, or nobody does, and nothing is ever agreed to by itself."""
+"""Dialogs of extensions: somebody answers, or nobody does, and nothing is agreed to but what would keep a session."""
 
 import json
 from typing import Any
 
 import pytest
 
+from rpc.pi.consent import MAX_QUESTIONS
 from rpc.pi.dialogs import MAX_OPEN_DIALOGS
 from rpc.settings import RpcSettings
 from tests.rpc.pi.lines import END, in_a_run
-from tests.rpc.pi.replay import Replay
+from tests.rpc.pi.replay import Replay, state
 from wire.units import Seconds
 
 SHOWN: list[dict[str, Any]] = [
@@ -137,3 +138,63 @@ def test_open_dialogs_are_bounded() -> None:
     replay = attended()
     replay.say(*[dialog(dialog_id=f"d{number}") for number in range(MAX_OPEN_DIALOGS + 1)])
     assert [json.loads(line)["id"] for line in replay.lines[1:]] == [f"d{MAX_OPEN_DIALOGS}"]
+
+
+def answer_of(replay: Replay, **fields: Any) -> dict[str, Any]:
+    """What pi is answered to a dialog that it opens now."""
+    replay.say(dialog(**fields))
+    answer: dict[str, Any] = json.loads(replay.lines[-1])
+    return answer
+
+
+YES = {"type": "extension_ui_response", "id": "d1", "confirmed": True}
+NO = {"type": "extension_ui_response", "id": "d1", "cancelled": True}
+
+
+@pytest.mark.parametrize("is_attended", [True, False])
+@pytest.mark.parametrize(
+    ("method", "params"), [("new_session", {}), ("switch_session", {"session_file": "/old.jsonl"})]
+)
+def test_what_is_asked_before_the_session_changes_is_confirmed_and_nothing_else(
+    method: str,
+    params: dict[str, Any],
+    is_attended: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    replay = Replay()
+    replay.attended = is_attended
+    replay.ask("a", method, **params)
+    assert answer_of(replay, title="Clear session?") == NO
+    replay.answer(method, {"cancelled": True})
+    assert answer_of(replay, title="Clear session?") == YES
+    assert answer_of(replay, title="And the files?") == NO, "a second extension's"
+    replay.answer(method, {"cancelled": True})
+    assert answer_of(replay, title="Clear session?") == YES
+    assert answer_of(replay, title="And the files?") == YES
+    assert answer_of(replay, title="Trust this project?") == NO, "the new session's beginning"
+    replay.answer(method, {"cancelled": False})
+    replay.answer("get_state", state(sessionFile="/old.jsonl", messageCount=2))
+    assert replay.told[-1].startswith("a: {")
+    assert not replay.written
+    replay.attended = False
+    assert answer_of(replay, title="Clear session?") == NO, "it is over"
+
+
+@pytest.mark.parametrize("method", ["select", "input", "editor"])
+def test_a_question_without_a_yes_keeps_the_session_and_is_named(method: str) -> None:
+    replay = Replay()
+    replay.ask("a", "new_session")
+    assert answer_of(replay, method=method, title="3 uncommitted files. Proceed?") == NO
+    replay.answer("new_session", {"cancelled": True})
+    error = replay.messages[-1].error
+    assert error is not None
+    assert error.message == "an extension of pi has cancelled new_session; it asked: 3 uncommitted files. Proceed?"
+
+
+def test_an_extension_that_always_asks_something_else_is_not_asked_for_ever() -> None:
+    replay = Replay()
+    replay.ask("a", "new_session")
+    for number in range(MAX_QUESTIONS + 1):
+        replay.say(dialog(title=f"{number}?"))
+        replay.answer("new_session", {"cancelled": True})
+    assert replay.told[-1] == "a: error cancelled"
+    assert not replay.written

@@ -1,0 +1,54 @@
+"""A yes to extensions that ask before the pool gives pi another session; nothing else is ever agreed to.
+
+The line of a question does not say what it is about. But pi that is not to change its session says so before it does
+anything else. So each question is cancelled at first, and where pi then stays, the command is sent again with a yes to
+exactly those questions; what is asked besides, once the new session begins, is cancelled as ever.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rpc.pi.commands import UiResponse
+from wire.messages import UiRequest
+
+__all__ = ["MAX_QUESTIONS", "Consent"]
+
+MAX_QUESTIONS = 8
+"""Questions that are agreed to for one change of the session."""
+_SHOWN = 200
+"""Characters of a question that count."""
+
+
+class Consent:
+    """One instance per dialect. ``refused`` are the questions of the last attempt that a yes could be given to.
+
+    ``last`` is what was asked last and cancelled, for an error.
+    """
+
+    def __init__(self) -> None:
+        self.refused: frozenset[str] = frozenset()
+        self.last: str | None = None
+        self._granted: frozenset[str] | None = None
+
+    @contextmanager
+    def to(self, questions: frozenset[str]) -> Iterator[None]:
+        """Until the end of the block agree to these questions and cancel all others."""
+        self._granted, self.refused, self.last = questions, frozenset(), None
+        try:
+            yield
+        finally:
+            self._granted = None
+
+    def answer(self, request: UiRequest) -> UiResponse | None:
+        """What an extension is answered; None where the session is not being changed: a person may know."""
+        if self._granted is None:
+            return None
+        title, message = (str(request.fields.get(name, ""))[:_SHOWN] for name in ("title", "message"))
+        question = f"{title}\n{message}"
+        if request.method == "confirm":
+            if question in self._granted:
+                return UiResponse(id=request.id, confirmed=True)
+            if len(self.refused) < MAX_QUESTIONS:
+                self.refused |= {question}
+        self.last = title
+        return UiResponse(id=request.id, cancelled=True)
