@@ -1,0 +1,86 @@
+"""A supervisor in a cgroup with too little memory: what the kernel ends there, and what is refused beforehand."""
+
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rpc.cgroup import own_place
+from tests.acceptance.supervisor import POOL, running_supervisor
+
+pytestmark = pytest.mark.process
+
+MIB = 1024**2
+LIMIT = 400 * MIB
+FILES = {"": "memory.max", "memory": "memory.limit_in_bytes"}  # by controller: version 2, version 1
+
+# Grows by small processes, each of them far below the size of a supervisor, until the limit is met.
+MANY_SMALL = "for i in $(seq 40); do (head -c 15M /dev/zero | tail -c 15M | sleep 60) & done; wait"
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A cgroup that allows 400 MiB."""
+    path = _made()
+    if path is None:
+        pytest.skip("no memory cgroup can be made here")
+    yield path
+    for pid in map(int, (path / "cgroup.procs").read_text().split()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    path.rmdir()
+
+
+def _made() -> Path | None:
+    for controller, name in FILES.items():
+        place = own_place(controller)
+        if place is None:
+            continue
+        path = place.path / f"pool-test-{secrets.token_hex(4)}"
+        try:
+            path.mkdir()
+        except OSError:
+            continue
+        with suppress(OSError):
+            (path / name).write_text(str(LIMIT))  # where the controller is not at work there is no such file
+            return path
+        path.rmdir()
+    return None
+
+
+def inside(cgroup: Path) -> tuple[str, ...]:
+    """What starts a program in it."""
+    return ("sh", "-c", f'echo $$ >{cgroup}/cgroup.procs; exec "$@"', "sh")
+
+
+def test_a_pool_that_the_limit_cannot_hold_is_refused(cgroup: Path, tmp_path: Path) -> None:
+    run = ["run", "--max", "12", "--data-dir", str(tmp_path), "--socket", str(tmp_path / "control.sock")]
+    done = subprocess.run([*inside(cgroup), *POOL, *run], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert f"{cgroup}/memory." in done.stderr
+    assert "allows 400 MiB" in done.stderr
+
+
+def test_the_kernel_ends_what_a_worker_has_started_and_the_supervisor_goes_on(cgroup: Path, tmp_path: Path) -> None:
+    with running_supervisor(tmp_path, "--max", "2", wrapper=inside(cgroup)) as supervisor:
+        assert supervisor.prompt("calm", "ECHO:before") == "before"
+        call = msgspec.json.encode({"command": MANY_SMALL, "yield_ms": 20_000}).decode()
+        supervisor.pool("prompt", "-s", "hungry", f"TOOL:exec {call}")
+        assert _killed(cgroup) > 0
+        assert supervisor.process.poll() is None
+        assert supervisor.prompt("calm", "ECHO:after") == "after"
+
+
+def _killed(cgroup: Path) -> int:
+    """How many processes the kernel has ended for want of memory."""
+    for name in ("memory.events", "memory.oom_control"):
+        with suppress(FileNotFoundError):
+            counts = dict(line.split() for line in (cgroup / name).read_text().splitlines())
+            return int(counts["oom_kill"])
+    raise AssertionError(f"{cgroup} does not say what was killed in it")
