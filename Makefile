@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 PYTHONS ?= python3.11 python3.12 python3.13
-PI_VERSION := 0.73.1
-PI := .cache/pi-$(PI_VERSION)
+PI_VERSIONS := 0.73.1 0.87.1
+PIS := $(PI_VERSIONS:%=.cache/pi-%/bin/pi)
+PI_NODE := node-linux-$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x64)@22.23.3
+PI_PACKAGES_0.73.1 := @mariozechner/pi-coding-agent@0.73.1
+PI_PACKAGES_0.87.1 := @earendil-works/pi-coding-agent@0.87.1 $(PI_NODE)
 UV_VERSION := 0.13.9
 PIP_AUDIT_VERSION := 2.10.1
 LOCK := requirements.lock
@@ -67,22 +70,27 @@ mutants: $(STAMP) ## Take one guard after the other out of a copy of the tree: a
 bench: $(STAMP) ## Measure all that is promised, beside baselines of the same run; keeps and draws the figures in docs/
 	$(BIN)/python -m benchmarks --json docs/benchmarks.json --chart docs/benchmarks.svg
 
-test-pi: $(STAMP) $(PI)/node_modules/.bin/pi ## Install the real pi from npm and run the tests that drive it
-	$(BIN)/python -m pytest -m real_pi
+test-pi: $(STAMP) $(PIS) ## Install each supported version of the real pi from npm and run every test that drives it on each
+	$(BIN)/python -m pytest -m real_pi --each-pi
 
 # Without node 20 and npm the tests against the real pi are skipped at home, and say so; in CI that is a failure.
 pi:
 	@if node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null && npm --version >/dev/null 2>&1; then \
-		$(MAKE) --no-print-directory $(PI)/node_modules/.bin/pi; \
+		$(MAKE) --no-print-directory $(PIS); \
 	elif [ "$$CI" = true ]; then \
 		echo "the tests against the real pi need node >= 20 and npm, and CI must run them" >&2; exit 1; \
 	else \
 		echo "NOTE: no node >= 20 with npm here: the tests against the real pi are skipped" >&2; \
 	fi
 
-$(PI)/node_modules/.bin/pi:
-	npm install --prefix $(PI) --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error @mariozechner/pi-coding-agent@$(PI_VERSION)
-	@touch $@
+# What is in node_modules/.bin, a version's own node included, goes before the PATH of the machine.
+.cache/pi-%/bin/pi:
+	npm install --prefix .cache/pi-$* --no-audit --no-fund --no-package-lock --ignore-scripts --loglevel=error $(PI_PACKAGES_$*)
+	@mkdir -p $(@D)
+	@printf '%s\n' '#!/bin/sh' 'bin=$$(dirname "$$(readlink -f "$$0")")/../node_modules/.bin' \
+		'PATH=$$bin:$$PATH exec "$$bin/pi" "$$@"' >$@.new
+	@chmod +x $@.new
+	@mv $@.new $@
 
 # What is locked stays as it is, but for what pyproject.toml asks otherwise; `make lock UPGRADE=--upgrade` takes the newest.
 lock: .cache/uv-$(UV_VERSION)/bin/uv ## Bring requirements.lock, with a hash of every file, in line with pyproject.toml

@@ -18,6 +18,8 @@ __all__ = [
 
 EXIT_FAILED = 1
 
+_MAX_LAST_WORDS = 4
+"""Lines of what a worker has said on stderr that may be shown with an error."""
 _SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
@@ -37,14 +39,21 @@ def percent(value: float | None) -> str:
 
 
 def error_line(error: PoolError) -> str:
-    """What went wrong, for one line on stderr: the message, the worker's last word, when to try again."""
+    """What went wrong, for one line on stderr: the message, the worker's last words, when to try again."""
     line = "\n".join(clean(part) for part in error.message.splitlines())
-    said = (error.stderr_tail or "").strip().splitlines()
-    if said and said[-1].strip() not in error.message:
-        line += f" (it last said: {clean(said[-1].strip())})"
+    said = _last_words(error.stderr_tail or "")
+    if said and said[0] not in error.message:
+        line += f" (it last said: {clean(' '.join(said))})"
     if error.retry_after is not None:
         line += f" (try again in {span(error.retry_after)})"
     return line
+
+
+def _last_words(stderr_tail: str) -> list[str]:
+    """The last line, or the last lines where one says that it is the error: advice may follow it."""
+    said = [line.strip() for line in stderr_tail.splitlines() if line.strip()][-_MAX_LAST_WORDS:]
+    begin = max((at for at, line in enumerate(said) if line.startswith("Error: ")), default=len(said) - 1)
+    return said[begin:]
 
 
 def exit_code(error: PoolError) -> int:

@@ -34,11 +34,14 @@ _encode = msgspec.json.Encoder().encode
 class RawLine(NamedTuple):
     """A line of the worker's own program, without its LF.
 
-    ``request``: the id of the forwarded request that it answers, under that one's own id again; None for an event.
+    ``request``: the id of the forwarded request that it belongs to; the line has that one's own id again. None for an
+    event that belongs to none. ``others``: None for an answer; for an event of a request the line without an id, as
+    front ends read it that have not made the request, whose own ids may be the same.
     """
 
     line: bytes
     request: str | None
+    others: bytes | None = None
 
 
 class RawRequest(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -10,7 +10,7 @@ from errors import PoolError, UsageError
 from rpc.raw import RawObject, read_object
 from wire.messages import Ready
 
-__all__ = ["Kind", "Manners", "raw_object", "why_garbage", "without_id"]
+__all__ = ["Kind", "Manners", "RunSeen", "raw_object", "why_garbage", "without_id"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,6 +31,16 @@ class Kind(Enum):
     LEAVING = auto()
     """The program is to end: the attachment does."""
     UNKNOWN = auto()
+
+
+class RunSeen(NamedTuple):
+    """What the lines of a program have said of its runs.
+
+    ``settles``: the program says when it will not go on by itself, which is later than the end of a run.
+    """
+
+    is_open: bool = False
+    settles: bool = False
 
 
 class Manners(Protocol):
@@ -72,8 +82,8 @@ class Manners(Protocol):
         """What ends a run whose worker is gone, for those who watched it begin."""
         ...
 
-    def run_is_open(self, line: bytes, *, now: bool) -> bool:
-        """Whether a run is on after this line of the program; ``now``: whether one was before."""
+    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
+        """Whether a run is on after this line of the program."""
         ...
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from errors import PoolError
-from gateway.attachments.manners import Kind, why_garbage, without_id
+from gateway.attachments.manners import Kind, RunSeen, why_garbage, without_id
 from rpc.raw import RawObject, text_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import ErrorBody, Ready
@@ -92,11 +92,11 @@ class NativeManners:
             _encode({"event": "done", "data": {"stop_reason": "error"}}),
         )
 
-    def run_is_open(self, line: bytes, *, now: bool) -> bool:
+    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
         """See ``Manners``."""
         if line.startswith(b'{"event":"run_start"'):
-            return True
-        return now and not line.startswith(b'{"event":"done"')
+            return RunSeen(is_open=True)
+        return RunSeen() if line.startswith(b'{"event":"done"') else seen
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:  # noqa: ARG002 - the request says it all
         """See ``Manners``."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from errors import PoolError
-from gateway.attachments.manners import Kind, raw_object, why_garbage, without_id
+from gateway.attachments.manners import Kind, RunSeen, raw_object, why_garbage, without_id
 from rpc.raw import RawObject, text_of
 from wire.framing import DECODE_ERRORS
 from wire.messages import Ready
@@ -41,7 +41,7 @@ class _Cycled(msgspec.Struct, rename="camel"):
 
 
 class PiManners:
-    """Implements ``Manners``, as pi 0.73 behaves."""
+    """Implements ``Manners``, as pi 0.73 and 0.87 behave."""
 
     def name_of(self, command: RawObject) -> str | None:
         """See ``Manners``."""
@@ -88,18 +88,23 @@ class PiManners:
         return ()
 
     def lost(self, error: PoolError) -> Sequence[bytes]:
-        """See ``Manners``."""
+        """See ``Manners``; clients of old releases wait for the run's end, those of newer ones for it to settle."""
         message = {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": error.message}
         return (
             _encode({"type": "message_end", "message": message}),
-            _encode({"type": "agent_end", "messages": [message]}),
+            _encode({"type": "agent_end", "messages": [message], "willRetry": False}),
+            _encode({"type": "agent_settled"}),
         )
 
-    def run_is_open(self, line: bytes, *, now: bool) -> bool:
-        """See ``Manners``."""
+    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
+        """See ``Manners``; releases that settle may go on after the end of a run, with a retry or queued texts."""
         if line.startswith(b'{"type":"agent_start"'):
-            return True
-        return now and not line.startswith(b'{"type":"agent_end"')
+            return seen._replace(is_open=True)
+        if line.startswith(b'{"type":"agent_settled"'):
+            return RunSeen(is_open=False, settles=True)
+        if line.startswith(b'{"type":"agent_end"'):
+            return seen._replace(is_open=seen.is_open and _goes_on(seen, line))
+        return seen
 
     def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
         """See ``Manners``; what a cycle has come to is set by name."""
@@ -116,6 +121,10 @@ class PiManners:
         if (level := cycled.thinking_level or cycled.level) is not None:
             found["set_thinking_level"] = raw_object(type="set_thinking_level", level=level)
         return found
+
+
+def _goes_on(seen: RunSeen, end: bytes) -> bool:
+    return seen.settles or end.rstrip().endswith(b'"willRetry":true}')
 
 
 def _answer(identity: msgspec.Raw | None, command: msgspec.Raw | None, error: str) -> bytes:

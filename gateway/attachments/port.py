@@ -7,7 +7,7 @@ import trio
 
 from errors import PoolError, ResumeFailed, UsageError, WorkerRefused, error_from_wire
 from gateway.attachments.grip import Grip
-from gateway.attachments.manners import Kind, Manners
+from gateway.attachments.manners import Kind, Manners, RunSeen
 from gateway.attachments.pending import Asker, Pending
 from gateway.attachments.ports import AttachmentDesk
 from pool import Lease
@@ -41,7 +41,7 @@ class AttachedSession:
         self._settings: dict[str, RawObject] = {}
         self._owners: dict[str, Pending] = {}
         self._prompts: dict[Asker, list[Pending]] = {}
-        self._run_is_open = False
+        self._seen = RunSeen()
         self._grip = Grip(desk.pool, self.lease, desk.start_soon)
         self.on_lost: Callable[[PoolError], None] | None = None
 
@@ -218,8 +218,12 @@ class AttachedSession:
         events: list[bytes] = []
         for line in lines:
             if line.request is None:
-                self._run_is_open = self.manners.run_is_open(line.line, now=self._run_is_open)
+                self._seen = self.manners.run_after(self._seen, line.line)
                 events.append(line.line)
+            elif line.others is not None:
+                self._tell_all(events)
+                events = []
+                self._tell_owner(line.request, line.line, line.others)
             elif (pending := self._owners.get(line.request)) is not None:
                 self._tell_all(events)
                 events = []
@@ -237,11 +241,17 @@ class AttachedSession:
 
     def lost(self, error: PoolError) -> None:
         """See ``SessionPort.lost``."""
-        if self._run_is_open:
-            self._run_is_open = False
+        if self._seen.is_open:
+            self._seen = self._seen._replace(is_open=False)
             self._tell_all(list(self.manners.lost(error)))
         if self.on_lost is not None:
             self.on_lost(error)
+
+    def _tell_owner(self, request: str, line: bytes, others: bytes) -> None:
+        """An event of a request: the front end that made it reads its own id there."""
+        owner = self._owners.get(request)
+        for asker in self.attached.copy():
+            asker.tell((line if owner is not None and asker is owner.asker else others,))
 
     def _tell_all(self, lines: list[bytes]) -> None:
         if lines:

@@ -82,12 +82,22 @@ class Link:
         """Keep a line for whoever listens: an event, or the answer to what was forwarded."""
         if line.type != "response":
             if self.is_heard:
-                self._raw.append(RawLine(raw, None))
+                self._raw.append(self._event_line(raw, line))
             return
         sent = self._sent.get(self._id_of(line))
         if sent is not None and sent.forward is not None:
             own = sent.forward.command.get("id")
             self._raw.append(RawLine(with_own_id(raw, own), sent.forward.request_id))
+
+    def _event_line(self, raw: bytes, line: PiLine) -> RawLine:
+        """An event; what a shell command prints carries the id of the command, which was changed on its way to pi."""
+        sent = self._sent.get(str(line.id))
+        if sent is None:
+            return RawLine(raw, None)
+        others = with_own_id(raw, None)
+        if sent.forward is None:
+            return RawLine(others, None)
+        return RawLine(with_own_id(raw, sent.forward.command.get("id")), sent.forward.request_id, others)
 
     def deliver(self, line: PiLine) -> None:
         """Give an answer of pi to whoever sent the command.

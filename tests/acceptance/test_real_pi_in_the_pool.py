@@ -12,6 +12,7 @@ import pytest
 from fixtures.fake_openai import FakeOpenAI
 from fixtures.pi_home import write_pi_home
 from tests.acceptance.supervisor import Supervisor, gone_within, marked_processes, processes_with, running_supervisor
+from tests.real_pi import RealPi
 
 pytestmark = [pytest.mark.process, pytest.mark.real_pi]
 
@@ -34,12 +35,6 @@ def pi_definition(tmp_path: Path, pi_command: str) -> Iterator[str]:
         server.server_close()
 
 
-def example(pi_command: str, name: str) -> Path:
-    """An extension that comes with pi."""
-    package = next(parent for parent in Path(pi_command).resolve().parents if (parent / "package.json").exists())
-    return package / "examples" / "extensions" / name
-
-
 @pytest.fixture
 def supervisor(tmp_path: Path, pi_definition: str) -> Iterator[Supervisor]:
     """A supervisor whose agent ``pi`` is the real one, at most one process."""
@@ -53,6 +48,7 @@ def transcript_of(supervisor: Supervisor, session: str) -> Path:
     return Path(json.loads(supervisor.pool("sessions", "get", session, "--json").stdout)["transcript"])
 
 
+@pytest.mark.each_pi
 def test_conversations_share_one_process_and_remember(supervisor: Supervisor) -> None:
     assert "ECHO" not in supervisor.prompt("alice", "hello-alice", "-a", "pi")
     supervisor.prompt("bob", "hello-bob", "-a", "pi")
@@ -62,12 +58,13 @@ def test_conversations_share_one_process_and_remember(supervisor: Supervisor) ->
     assert supervisor.status()["counters"]["spawned"] == 1
 
 
+@pytest.mark.each_pi
 @pytest.mark.parametrize("name", ["rpc-demo.ts", "confirm-destructive.ts"])
 def test_extensions_that_ask_before_a_new_session_are_answered_yes(
-    tmp_path: Path, pi_definition: str, pi_command: str, name: str
+    tmp_path: Path, pi_definition: str, real_pi: RealPi, name: str
 ) -> None:
     settings = tmp_path / "pool.toml"
-    extension = f'extensions = ["{example(pi_command, name)}"]\n'
+    extension = f'extensions = ["{real_pi.package / "examples" / "extensions" / name}"]\n'
     settings.write_text(f"[pool]\nmin = 0\nmax = 1\n[agents.pi]\n{pi_definition}{extension}")
     with running_supervisor(tmp_path / "data", "--config", str(settings)) as supervisor:
         supervisor.prompt("alice", "hello-alice", "-a", "pi")
@@ -76,6 +73,7 @@ def test_extensions_that_ask_before_a_new_session_are_answered_yes(
         assert supervisor.status()["counters"]["spawned"] == 1
 
 
+@pytest.mark.each_pi
 def test_a_pi_killed_in_mid_turn_fails_that_turn_and_the_next_one_remembers(supervisor: Supervisor) -> None:
     supervisor.prompt("alice", "remember-this", "-a", "pi")
     turn = supervisor.start("prompt", "-s", "alice", "-a", "pi", "HANG")

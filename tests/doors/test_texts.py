@@ -88,6 +88,8 @@ def test_every_kind_of_error_has_its_exit_code(error: PoolError, code: int) -> N
 def test_an_error_line_has_the_workers_last_word_and_when_to_come_back() -> None:
     error = WorkerStartFailed("worker w1 did not start", stderr_tail="Traceback\nModuleNotFoundError: x\n")
     assert error_line(error) == "worker w1 did not start (it last said: ModuleNotFoundError: x)"
+    error = WorkerStartFailed("worker w1 did not start", stderr_tail="Warning: w\nError: no such file\nHint: look\n")
+    assert error_line(error) == "worker w1 did not start (it last said: Error: no such file Hint: look)"
     assert error_line(PoolSaturated("full", retry_after=2.5)) == "full (try again in 2.5 s)"
 
 

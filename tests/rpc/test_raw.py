@@ -33,7 +33,7 @@ def streams(dialect: Dialect) -> bool:
 
 
 def raw(step: Any) -> list[tuple[Any, str | None]]:
-    return [(msgspec.json.decode(line), request) for line, request in step.raw]
+    return [(msgspec.json.decode(line), request) for line, request, _ in step.raw]
 
 
 # --- the native dialect -----------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_half_a_character_passes_both_ways() -> None:
     (sent,) = dialect.forward("1", command, 0.0).outgoing
     assert rb"\ud83d" in sent
     step = dialect.receive(b'{"id":"1","result":{"text":"\\ud83d"}}\n', 0.0)
-    assert [line for line, _ in step.raw] == [rb'{"id":"h","result":{"text": "\ud83d"}}']
+    assert [line for line, *_ in step.raw] == [rb'{"id":"h","result":{"text": "\ud83d"}}']
 
 
 # --- pi ---------------------------------------------------------------------------------------------------------------
@@ -150,6 +150,24 @@ def test_a_command_without_a_name_is_not_passed_on(name: Any) -> None:
 def test_a_shell_command_needs_the_tool() -> None:
     with pytest.raises(UsageError, match="no tool bash"):
         forward(pi(allow_bash=False), "1", {"type": "bash", "command": "x"})
+
+
+def test_what_a_shell_command_prints_has_the_id_of_its_own_request_and_no_other_front_end_reads_an_id() -> None:
+    dialect = pi()
+    dialect.listen_raw(on=True)
+    (mine,) = forward(dialect, "7", {"id": "req_1", "type": "bash", "command": "date"})
+    (nameless,) = forward(dialect, "8", {"type": "bash", "command": "date"})
+    own = dialect.request("9", "bash", msgspec.Raw(b'{"command":"date"}'), 0.0).outgoing[0]
+    chunk = {"type": "bash_execution_update", "delta": "x"}
+    ids = [mine["id"], nameless["id"], msgspec.json.decode(own)["id"], "stranger"]
+    lines = dialect.receive(encode(*({**chunk, "id": identity} for identity in ids)), 0.0).raw
+    decode = msgspec.json.decode
+    assert [(decode(line), request, others and decode(others)) for line, request, others in lines] == [
+        ({**chunk, "id": "req_1"}, "7", chunk),
+        (chunk, "8", chunk),
+        (chunk, None, None),
+        ({**chunk, "id": "stranger"}, None, None),
+    ]
 
 
 def test_the_first_answer_to_a_dialog_wins() -> None:
