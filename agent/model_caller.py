@@ -14,7 +14,7 @@ from agent.limits import Limits
 from agent.models.base import ModelError, ModelRequest, ToolDefinition
 from agent.models.retry import stream_with_retries
 from agent.output import Output
-from agent.reply import Reply, with_own_ids
+from agent.reply import Reply
 from agent.runs import Run
 from agent.voice import RunVoice
 from wire.answer_words import words_of
@@ -107,7 +107,7 @@ class ModelCaller:
             async for piece in pieces:
                 reply.take(piece)
                 await self._output.room(self._limits.output_soft)
-        message = with_own_ids(reply.message())
+        message = reply.message()
         self._conversation.add(message)
         self.reply = None
         return message

@@ -3,18 +3,12 @@
 import uuid
 from collections.abc import Callable
 
-import msgspec
-
 from agent.models.base import CallPiece, Piece, StopPiece, TextPiece, ThinkingPiece, UsagePiece
 from agent.output import Output
 from wire.entries import Block, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import TokenUsage
 
-__all__ = ["Reply", "with_own_ids"]
-
-
-def _new_id() -> str:
-    return f"c{uuid.uuid4().hex[:12]}"
+__all__ = ["Reply"]
 
 
 class Reply:
@@ -43,8 +37,8 @@ class Reply:
             case ThinkingPiece(parts):
                 self._thinking.append("".join(parts))
                 self._output.pieces("thinking", parts, self._run_id)
-            case CallPiece():
-                self._calls.append(ToolUseBlock(piece.id, piece.name, piece.input))
+            case CallPiece(name, given):
+                self._calls.append(ToolUseBlock(_new_id(), name, given))
             case UsagePiece(tokens_in, tokens_out):
                 self._count(TokenUsage(tokens_in, tokens_out))
             case StopPiece(reason):
@@ -67,13 +61,6 @@ class Reply:
         return blocks
 
 
-def with_own_ids(message: TranscriptMessage, new_id: Callable[[], str] = _new_id) -> TranscriptMessage:
-    """The message, with an id for each call that no other call has, in whichever conversation.
-
-    Those of a model are unique in its answer at best; people approve a call by its id.
-    """
-    blocks: list[Block] = [
-        msgspec.structs.replace(block, id=new_id()) if isinstance(block, ToolUseBlock) else block
-        for block in message.content
-    ]
-    return msgspec.structs.replace(message, content=blocks)
+def _new_id() -> str:
+    """An id that no other call has, in any conversation: people approve a call by its id."""
+    return f"c{uuid.uuid4().hex[:12]}"

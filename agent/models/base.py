@@ -51,13 +51,12 @@ class ThinkingPiece(msgspec.Struct, frozen=True):
 
 
 class CallPiece(msgspec.Struct, frozen=True):
-    """One complete tool call. ``id`` is unique in the conversation.
+    """One complete tool call, without an id: ``agent.reply`` gives it one.
 
     ``input`` is an object. What the model sent instead of one is passed on as it is, text that is no JSON as that text:
     it fits no tool, so the call fails as a call with wrong arguments does.
     """
 
-    id: str
     name: str
     input: Any
 
@@ -87,7 +86,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One model call. ``step_id`` is unique in the conversation: a model that must invent call ids builds on it.
+    """One model call. ``step_id`` is unique in the conversation.
 
     ``answer``: what the answer is to be; ``system_prompt`` says it already where the model does not
     ``takes_answer_options``. ``purpose``: go on with the conversation, or summarise the text that is its only message.

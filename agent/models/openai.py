@@ -17,7 +17,7 @@ from agent.models.base import CallPiece, ModelError, ModelRequest, Piece
 from agent.models.openai_answer import AnswerLimits, StreamedAnswer, WholeAnswer
 from agent.models.openai_endpoint import Endpoint, Patience
 from agent.models.openai_errors import error_of_status
-from agent.models.openai_messages import Names, call_ids, request_body
+from agent.models.openai_messages import Names, request_body
 
 if TYPE_CHECKING:
     from agent.models.openai_connection import Connection, Reply
@@ -75,7 +75,7 @@ class OpenAIModel:
         if self._connection is None:  # made in a thread: it takes a tenth of a second, and pings do not wait
             self._connection = await trio.to_thread.run_sync(_connect, self._endpoint, self._patience)
         async with self._connection.post(body) as reply:
-            answer = await self._begin(reply, request)
+            answer = await self._begin(reply)
             async with aclosing(self._read(reply, answer)) as batches:
                 async for pieces in batches:
                     for piece in pieces:
@@ -84,7 +84,7 @@ class OpenAIModel:
                 yield piece
             await reply.finish(self._patience.end)
 
-    async def _begin(self, reply: "Reply", request: ModelRequest) -> _Answer:
+    async def _begin(self, reply: "Reply") -> _Answer:
         if reply.status != 200:
             body = await reply.read_start(_ERROR_BODY_BYTES, self._patience.error)
             hint = self._endpoint.key_hint
@@ -93,7 +93,7 @@ class OpenAIModel:
         if kind in {"text/html", "application/xhtml+xml"}:
             raise ModelError(f"{self._endpoint.origin} answered with a web page: is the base URL right?")
         form = WholeAnswer if kind == "application/json" or kind.endswith("+json") else StreamedAnswer
-        return form(request.step_id, call_ids(request.messages), self._limits)
+        return form(self._limits)
 
     async def _read(self, reply: "Reply", answer: _Answer) -> AsyncGenerator[list[Piece], None]:
         """Pieces as they come, until the answer is complete and counted, or the body has ended."""
@@ -136,4 +136,4 @@ async def _read_on(reply: "Reply", answer: _Answer, until: float) -> bytes | Non
 
 
 def _with_our_name(piece: Piece, names: Names) -> Piece:
-    return CallPiece(piece.id, names.ours(piece.name), piece.input) if isinstance(piece, CallPiece) else piece
+    return CallPiece(names.ours(piece.name), piece.input) if isinstance(piece, CallPiece) else piece

@@ -71,9 +71,7 @@ _Says: TypeAlias = type[TextPiece] | type[ThinkingPiece]
 class _Answer:
     """What chunks add up to. Pieces of the same kind that come together go on together."""
 
-    def __init__(self, step_id: str, taken: set[str], limits: AnswerLimits) -> None:
-        self._step_id = step_id
-        self._taken = taken
+    def __init__(self, limits: AnswerLimits) -> None:
         self._limits = limits
         self._decoder = msgspec.json.Decoder(_Chunk)
         self._calls = CallAssembler()
@@ -159,7 +157,7 @@ class _Answer:
         if self.finish_reason == "content_filter":
             raise ModelError("the model server's content filter ended the answer")
         cut = self.finish_reason == "length"
-        pieces: list[Piece] = [*self.taken(), *self._calls.pieces(self._step_id, self._taken, cut=cut)]
+        pieces: list[Piece] = [*self.taken(), *self._calls.pieces(cut=cut)]
         if self._usage is not None:
             pieces.append(UsagePiece(_tokens(self._usage.prompt_tokens), _tokens(self._usage.completion_tokens)))
         if cut:
@@ -168,10 +166,10 @@ class _Answer:
 
 
 class StreamedAnswer:
-    """An answer as server-sent events. ``taken``: the call ids that the conversation holds already."""
+    """An answer as server-sent events."""
 
-    def __init__(self, step_id: str, taken: set[str], limits: AnswerLimits) -> None:
-        self._answer = _Answer(step_id, taken, limits)
+    def __init__(self, limits: AnswerLimits) -> None:
+        self._answer = _Answer(limits)
         self._events = SseReader(limits.event_bytes)
         self.done = False
 
@@ -214,8 +212,8 @@ class WholeAnswer:
 
     done = complete = False
 
-    def __init__(self, step_id: str, taken: set[str], limits: AnswerLimits) -> None:
-        self._answer = _Answer(step_id, taken, limits)
+    def __init__(self, limits: AnswerLimits) -> None:
+        self._answer = _Answer(limits)
         self._limit = limits.event_bytes
         self._body = bytearray()
 

@@ -90,17 +90,15 @@ class CallAssembler:
         begins_another = delta.function is not None and delta.function.name
         return self._calls[-1] if self._calls and not begins_another else None
 
-    def pieces(self, step_id: str, taken: set[str], *, cut: bool) -> list[CallPiece]:
-        """All calls, complete. An id that is missing or already ``taken`` in the conversation is replaced.
+    def pieces(self, *, cut: bool) -> list[CallPiece]:
+        """All calls, complete.
 
         ``cut``: the answer ended at its length, so a last call without arguments has lost them: it stays invalid.
         """
         pieces: list[CallPiece] = []
-        for number, call in enumerate(self._calls):
-            call_id = call.id if call.id and call.id not in taken else f"{step_id}.{number}"
-            taken.add(call_id)
+        for call in self._calls:
             text = "".join(call.arguments)
             lost = cut and call is self._calls[-1] and call.whole is None and not text.strip()
             given = text if lost else parse_arguments(text)
-            pieces.append(CallPiece(call_id, call.name, given if call.whole is None else call.whole))
+            pieces.append(CallPiece(call.name, given if call.whole is None else call.whole))
         return pieces

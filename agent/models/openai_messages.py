@@ -15,7 +15,7 @@ from agent.models.base import ModelRequest, ToolDefinition
 from wire.entries import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import AnswerOptions, JsonAnswer
 
-__all__ = ["Dialect", "Names", "call_ids", "request_body", "to_messages"]
+__all__ = ["Dialect", "Names", "request_body", "to_messages"]
 
 Json = dict[str, Any]
 
@@ -59,11 +59,6 @@ class Names:
     def ours(self, name: str) -> str:
         """The name that was meant; one that was never sent is passed on."""
         return self._ours.get(name, name)
-
-
-def call_ids(messages: Iterable[TranscriptMessage]) -> set[str]:
-    """The ids of all tool calls of a conversation."""
-    return {call.id for message in messages for call in message.calls}
 
 
 def request_body(model: str, request: ModelRequest, names: Names, dialect: Dialect) -> Json:

@@ -74,9 +74,8 @@ class ScriptedModel:
             script = Script()
         calls = script.next_calls(situation.results)
         if calls:
-            for number, call in enumerate(calls):
-                given = with_session(call.input, situation.result)
-                yield CallPiece(f"{request.step_id}.{number}", call.tool, given)
+            for call in calls:
+                yield CallPiece(call.tool, with_session(call.input, situation.result))
             yield _usage(script, situation, 1)
             return
         if script.think:

@@ -7,10 +7,10 @@ import trio
 
 from agent.models.base import CallPiece, TextPiece
 from agent.output import Output
-from agent.reply import Reply, with_own_ids
+from agent.reply import Reply
 from agent.run_clock import RunClock
 from agent.runs import Run, RunRegistry
-from wire.entries import TextBlock, ToolUseBlock, TranscriptMessage
+from wire.entries import TextBlock, TranscriptMessage
 
 
 class Registry(RunRegistry):
@@ -62,19 +62,17 @@ async def test_a_clock_that_stands_still_does_not_run_out(autojump_clock: trio.t
     assert trio.current_time() == 1_010
 
 
-def calls(*ids: str) -> TranscriptMessage:
-    return TranscriptMessage("assistant", [ToolUseBlock(call_id, "exec", {}) for call_id in ids], stop_reason="stop")
-
-
 def test_every_call_gets_an_id_that_no_other_call_has() -> None:
-    messages = [with_own_ids(calls("call_0", "call_0", "")) for _ in range(2)]
-    assert len({call.id for message in messages for call in message.calls}) == 6
-    assert messages[0].stop_reason == "stop"
+    replies = [Reply(Output(), "r1", lambda _usage: None) for _ in range(2)]
+    for reply in replies:
+        for _ in range(3):
+            reply.take(CallPiece("exec", {}))
+    assert len({call.id for reply in replies for call in reply.message().calls}) == 6
 
 
 def test_calls_of_an_answer_that_is_broken_off_are_not_part_of_it() -> None:
     reply = Reply(Output(), "r1", lambda _usage: None)
-    for piece in (TextPiece(["I will "]), CallPiece("c1", "exec", {}), TextPiece(["run it"])):
+    for piece in (TextPiece(["I will "]), CallPiece("exec", {}), TextPiece(["run it"])):
         reply.take(piece)
     assert reply.message().calls
     assert reply.broken_off("aborted") == TranscriptMessage(

@@ -124,14 +124,14 @@ async def test_the_outcome_of_what_ran_in_the_background_is_told_with_its_last_l
     assert answer.startswith("It has ended: failed, signal SIGKILL. The last it said:\nline 10\n")
     assert answer.endswith("\nline 29")
     assert (await pieces_of(*history[:5]))[0] == CallPiece(
-        "r1.0.0", "process", {"action": "poll", "session_id": "calm-fox", "timeout": 30}
+        "process", {"action": "poll", "session_id": "calm-fox", "timeout": 30}
     )
 
 
 async def test_the_session_that_was_named_last_is_meant() -> None:
     said = "session quick-fox says hello\n\n(Session calm-fox still runs.)"
     history = [user('TOOL:exec {} TOOL:process {"session_id":"$SESSION"}'), assistant(ToolUseBlock("1", "exec", {}))]
-    assert (await pieces_of(*history, tool("1", said)))[0] == CallPiece("r1.0.0", "process", {"session_id": "calm-fox"})
+    assert (await pieces_of(*history, tool("1", said)))[0] == CallPiece("process", {"session_id": "calm-fox"})
 
 
 async def test_an_answer_is_the_same_twice_and_knows_what_was_said() -> None:
@@ -148,7 +148,7 @@ async def test_a_short_answer_streams_too() -> None:
 
 async def test_tools_are_called_one_step_after_the_other() -> None:
     prompt = user('TOOL:read {"path":"a"} TOOL:exec {"command":"b"} ECHO:done')
-    first, second = CallPiece("r1.0.0", "read", {"path": "a"}), CallPiece("r1.0.0", "exec", {"command": "b"})
+    first, second = CallPiece("read", {"path": "a"}), CallPiece("exec", {"command": "b"})
     called = assistant(ToolUseBlock("1", "read", {}))
     assert (await pieces_of(prompt))[0] == first
     assert (await pieces_of(prompt, called))[0] == second
@@ -157,7 +157,7 @@ async def test_tools_are_called_one_step_after_the_other() -> None:
 
 async def test_parallel_tools_are_called_in_one_step() -> None:
     pieces = await pieces_of(user("PARALLEL TOOL:a {} TOOL:b {}"))
-    assert [piece.id for piece in pieces if isinstance(piece, CallPiece)] == ["r1.0.0", "r1.0.1"]
+    assert [piece.name for piece in pieces if isinstance(piece, CallPiece)] == ["a", "b"]
 
 
 async def test_pieces_are_numbered_and_counted(autojump_clock: trio.testing.MockClock) -> None:

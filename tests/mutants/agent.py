@@ -187,8 +187,8 @@ MUTANTS = (
         keeps="access",
         without="a decision about one session's call decides another's",
         file="agent/reply.py",
-        old="msgspec.structs.replace(block, id=new_id())",
-        new="block",
+        old="ToolUseBlock(_new_id(), name, given)",
+        new='ToolUseBlock("c1", name, given)',
         tests=("tests/agent/test_run_parts.py::test_every_call_gets_an_id_that_no_other_call_has",),
     ),
     Mutant(

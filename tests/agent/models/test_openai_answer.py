@@ -39,14 +39,14 @@ def joined(pieces: list[Piece]) -> list[Piece]:
     return result
 
 
-def read(*chunks: bytes, taken: set[str] | None = None, limits: AnswerLimits | None = None) -> list[Piece]:
-    answer = StreamedAnswer("r1.0", taken or set(), limits or AnswerLimits())
+def read(*chunks: bytes, limits: AnswerLimits | None = None) -> list[Piece]:
+    answer = StreamedAnswer(limits or AnswerLimits())
     pieces = [piece for chunk in chunks for piece in answer.feed(chunk)]
     return joined(pieces + answer.close())
 
 
-def calls_of(*chunks: bytes, **more: Any) -> list[CallPiece]:
-    return [piece for piece in read(*chunks, END, **more) if isinstance(piece, CallPiece)]
+def calls_of(*chunks: bytes) -> list[CallPiece]:
+    return [piece for piece in read(*chunks, END) if isinstance(piece, CallPiece)]
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_text_and_thought_come_in_order_and_are_counted() -> None:
 
 
 def test_deltas_that_come_at_once_are_one_piece_with_many_parts() -> None:
-    answer = StreamedAnswer("r1.0", set(), AnswerLimits())
+    answer = StreamedAnswer(AnswerLimits())
     assert answer.feed(event({"content": "a"}) + event({"content": "b"})) == [TextPiece(["a", "b"])]
     assert answer.feed(event({"content": "c"})[:10]) == []
 
@@ -118,7 +118,7 @@ def test_an_answer_that_was_cut_at_its_length_says_so() -> None:
 
 
 def test_a_content_filter_is_an_error_after_what_it_let_through() -> None:
-    answer = StreamedAnswer("r1.0", set(), AnswerLimits())
+    answer = StreamedAnswer(AnswerLimits())
     assert answer.feed(event({"content": "a"}) + event({}, "content_filter") + END) == [TextPiece(["a"])]
     with pytest.raises(ModelError, match="content filter") as failure:
         answer.close()
@@ -162,12 +162,12 @@ def test_everything_is_bounded() -> None:
 
 def test_a_call_is_put_together_from_its_pieces() -> None:
     stream = [call(0, "", id="c1", type="function", name="read"), call(0, '{"pa'), call(0, 'th": "a"}')]
-    assert calls_of(*stream) == [CallPiece("c1", "read", {"path": "a"})]
+    assert calls_of(*stream) == [CallPiece("read", {"path": "a"})]
 
 
-def test_the_id_and_the_name_of_a_call_are_cut_to_a_length_that_can_be_told_again_and_again() -> None:
+def test_the_name_of_a_call_is_cut_to_a_length_that_can_be_told_again_and_again() -> None:
     (made,) = calls_of(call(0, "{}", id="i" * 1000, name="n" * 1000))
-    assert (made.id, made.name) == ("i" * 200, "n" * 200)
+    assert made.name == "n" * 200
 
 
 def test_calls_whose_pieces_are_mixed_are_told_apart_by_index() -> None:
@@ -177,29 +177,24 @@ def test_calls_whose_pieces_are_mixed_are_told_apart_by_index() -> None:
         call(1, ": 2}"),
         call(0, ": 1}"),
     ]
-    assert calls_of(*stream) == [CallPiece("c2", "two", {"b": 2}), CallPiece("c1", "one", {"a": 1})]
+    assert calls_of(*stream) == [CallPiece("two", {"b": 2}), CallPiece("one", {"a": 1})]
 
 
 def test_calls_that_all_have_index_0_are_told_apart_by_id() -> None:
     stream = [call(0, '{"a": 1}', id="c1", name="one"), call(0, '{"b": 2}', id="c2", name="one")]
-    assert calls_of(*stream) == [CallPiece("c1", "one", {"a": 1}), CallPiece("c2", "one", {"b": 2})]
+    assert calls_of(*stream) == [CallPiece("one", {"a": 1}), CallPiece("one", {"b": 2})]
 
 
 def test_calls_without_an_index_are_told_apart_by_id_or_name() -> None:
     by_id = [call(None, '{"a"', id="c1", name="x"), call(None, "{", id="c2", name="x"), call(None, ": 1}", id="c1")]
     assert [piece.input for piece in calls_of(*by_id, call(None, "}", id="c2"))] == [{"a": 1}, {}]
     by_name = [call(None, "{}", name="x"), call(None, '{"b"', name="y"), call(None, ": 2}")]
-    assert calls_of(*by_name) == [CallPiece("r1.0.0", "x", {}), CallPiece("r1.0.1", "y", {"b": 2})]
+    assert calls_of(*by_name) == [CallPiece("x", {}), CallPiece("y", {"b": 2})]
 
 
 def test_an_id_that_comes_with_every_piece_is_one_call() -> None:
     stream = [call(0, '{"a"', id="c1", name="x"), call(0, ": 1}", id="c1", name="x")]
-    assert calls_of(*stream) == [CallPiece("c1", "x", {"a": 1})]
-
-
-def test_ids_are_unique_in_the_conversation() -> None:
-    stream = [call(0, "{}", id="c1", name="x"), call(1, "{}", id="c2", name="x"), call(2, "{}", id="c2", name="x")]
-    assert [piece.id for piece in calls_of(*stream, taken={"c1"})] == ["r1.0.0", "c2", "r1.0.2"]
+    assert calls_of(*stream) == [CallPiece("x", {"a": 1})]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +247,7 @@ def test_however_the_bytes_are_cut_the_pieces_are_the_same(
 
 
 def whole(body: Json, limit: int = 10_000) -> list[Piece]:
-    answer = WholeAnswer("r1.0", set(), AnswerLimits(event_bytes=limit))
+    answer = WholeAnswer(AnswerLimits(event_bytes=limit))
     data = json.dumps(body).encode()
     assert answer.feed(data[:20]) == answer.feed(data[20:]) == []
     return answer.close()
@@ -262,7 +257,7 @@ def test_an_answer_as_a_whole_has_the_same_pieces() -> None:
     function = {"name": "x", "arguments": '{"a": 1}'}
     message = {"content": "hello", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
     body = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {"prompt_tokens": -5}}
-    assert whole(body) == [TextPiece(["hello"]), CallPiece("c1", "x", {"a": 1}), UsagePiece(0, 0)]
+    assert whole(body) == [TextPiece(["hello"]), CallPiece("x", {"a": 1}), UsagePiece(0, 0)]
 
 
 def test_a_whole_answer_is_bounded_and_may_be_an_error() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.models.base import ModelRequest, ToolDefinition
-from agent.models.openai_messages import Dialect, Names, call_ids, request_body, to_messages
+from agent.models.openai_messages import Dialect, Names, request_body, to_messages
 from wire.entries import (
     Block,
     ImageBlock,
@@ -213,7 +213,3 @@ def test_what_an_answer_is_to_be_goes_to_the_server(wanted: AnswerOptions, expec
     assert request_body("m", request, Names(), Dialect()) == plain | expected
     dialect = Dialect(answer_options=False)
     assert request_body("m", request, Names(), dialect) == plain | ({"stop": ["END"]} if wanted.stop else {})
-
-
-def test_the_ids_of_a_conversation_are_those_of_its_calls() -> None:
-    assert call_ids([user("a"), assistant(ToolUseBlock("c1", "t", {}), ToolUseBlock("c2", "t", {}))]) == {"c1", "c2"}

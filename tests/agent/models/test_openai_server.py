@@ -164,8 +164,9 @@ async def converse(model: OpenAIModel, text: str, tools: list[str]) -> tuple[lis
         if not calls:
             return steps, text_of(pieces)
         steps.append(calls)
-        blocks = [ToolUseBlock(call.id, call.name, call.input) for call in calls]
-        results = [ToolResultBlock(call.id, {"ok": True, "data": call.input}) for call in calls]
+        named = {f"c{len(steps)}_{number}": call for number, call in enumerate(calls)}
+        blocks = [ToolUseBlock(call_id, call.name, call.input) for call_id, call in named.items()]
+        results = [ToolResultBlock(call_id, {"ok": True, "data": call.input}) for call_id, call in named.items()]
         messages.append(TranscriptMessage("assistant", [*blocks]))
         messages.append(TranscriptMessage("user", [*results], origin="tool"))
 
@@ -178,10 +179,10 @@ async def test_a_conversation_of_ten_steps_with_several_calls_each(server: FakeO
         [call["arguments"] for call in calls] for calls in script
     ]
     assert answer == "finished"
-    ids = [call.id for calls in steps for call in calls]
-    assert len(set(ids)) == 30
     last = server.seen[-1].body["messages"]
-    assert [message["tool_call_id"] for message in last if message["role"] == "tool"] == ids
+    assert [message["tool_call_id"] for message in last if message["role"] == "tool"] == [
+        f"c{step}_{number}" for step in range(1, 11) for number in range(3)
+    ]
 
 
 async def test_a_name_that_no_server_takes_finds_its_way_there_and_back(server: FakeOpenAI, opens: Opens) -> None:
