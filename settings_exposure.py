@@ -13,6 +13,7 @@ from profiles import KNOWN_TOOLS, AgentSettings
 from router.workspaces import find_workspace
 from settings_problems import Problem
 from settings_tables import Settings
+from wire.ownership import places_of
 
 __all__ = ["exposure_problems"]
 
@@ -49,7 +50,7 @@ def _of_agent(settings: Settings, name: str, agent: AgentSettings, named: dict[s
         )
     for workspace in sorted(_workspaces(settings, name)):
         for what, path in at_stake.items():
-            if _lies_in(path, workspace):
+            if any(place.is_relative_to(workspace) for place in places_of(path)):
                 yield Problem(
                     ("agents", name, "hooks" if what == f"agents.{name}.hooks" else "workspace"),
                     f"{what} ({path}) lies in the workspace {workspace}, where this agent's tools could replace it; "
@@ -74,10 +75,3 @@ def _workspaces(settings: Settings, agent: str) -> set[str]:
             continue
         found.add(os.path.realpath(path))
     return found
-
-
-def _lies_in(path: str, directory: str) -> bool:
-    """Whether the file, or the link that names it, is in the directory."""
-    given = Path(path)
-    ways = (Path(os.path.realpath(given)), Path(os.path.realpath(given.parent)) / given.name)
-    return any(way.is_relative_to(directory) for way in ways)

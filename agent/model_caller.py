@@ -59,7 +59,7 @@ class ModelCaller:
         as that makes it shorter.
         """
         self._run.step_count += 1
-        self._run.stands = lambda: "PRE_MODEL" if self.reply is None or not self.reply.was_seen else "STREAMING_MODEL"
+        self._run.breakpoint = lambda: "STREAMING_MODEL" if self.reply and self.reply.was_seen else "PRE_MODEL"
         tools = offered(self._brain.definitions(), self._run.client_tools)
         messages = await self._short_enough(tools)
         step_id = f"{self._run.run_id}.{self._run.step_count - 1}"

@@ -4,16 +4,16 @@ Hook files in a place that tools may write without being asked are refused when 
 run whatever stands there. Skills may lie in the working directory; ``write`` and ``edit`` leave them alone.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from agent.policy import Policy, is_free
 from agent.skills import Skill
+from wire.ownership import places_of
 
-__all__ = ["WRITERS", "Exposed", "check_exposure", "free_writers", "protected_places"]
+__all__ = ["Exposed", "check_exposure", "free_writers", "protected_places"]
 
-WRITERS = ("write", "edit", "exec")
+_WRITERS = ("write", "edit", "exec")
 """Tools that can replace a file in the working directory."""
 
 
@@ -22,12 +22,12 @@ class Exposed(Exception):
 
 
 def check_exposure(hooks: Iterable[str], skills: Iterable[Skill], cwd: str, free: list[str]) -> None:
-    """``free``: the tools of ``WRITERS`` that run unasked. Raises Exposed."""
+    """``free``: the tools of ``_WRITERS`` that run unasked. Raises Exposed."""
     if not free:
         return
     tools = " and ".join(free)
     for path in hooks:
-        if any(Path(place).is_relative_to(cwd) for place in _ways_to(path)):
+        if any(place.is_relative_to(cwd) for place in places_of(path)):
             raise Exposed(
                 f"the hooks {path} lie in the working directory {cwd}, where {tools} could replace them; "
                 "keep them elsewhere, such as in ~/.config/agent"
@@ -41,18 +41,12 @@ def check_exposure(hooks: Iterable[str], skills: Iterable[Skill], cwd: str, free
 
 
 def free_writers(tools: Iterable[str], policy: Policy) -> list[str]:
-    """Those of ``WRITERS`` among the tools that run without a person's approval."""
-    return [name for name in WRITERS if name in tools and is_free(name, policy)]
+    """Those of ``_WRITERS`` among the tools that run without a person's approval."""
+    return [name for name in _WRITERS if name in tools and is_free(name, policy)]
 
 
 def protected_places(hooks: Iterable[str], skills: Iterable[Skill]) -> tuple[str, ...]:
     """Real paths of files and directories that no file tool may write."""
-    ways = [way for path in hooks for way in _ways_to(path)]
-    caches = [str(Path(way).parent / "__pycache__") for way in ways]
-    return tuple(dict.fromkeys([*ways, *caches, *(skill.directory for skill in skills)]))
-
-
-def _ways_to(path: str) -> tuple[str, str]:
-    """Where a file is, and where its name stands: a link in the working directory can be replaced too."""
-    given = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link itself
-    return os.path.realpath(given), str(Path(os.path.realpath(given.parent)) / given.name)
+    files = [place for path in hooks for place in places_of(path)]
+    caches = [place.parent / "__pycache__" for place in files]
+    return tuple(dict.fromkeys([*map(str, [*files, *caches]), *(skill.directory for skill in skills)]))

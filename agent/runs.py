@@ -18,7 +18,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
 
     ``results`` are those of ``client_tools`` that a former run was left with; ``history_turns``, ``from_session`` and
     ``answer`` are the prompt's. ``closing``: nothing that comes in from now on would be read by it.
-    ``stands``: says where in its step it is.
+    ``breakpoint``: tells where in its step it is.
     """
 
     run_id: str
@@ -33,7 +33,7 @@ class Run(msgspec.Struct, eq=False, kw_only=True):
     aborting: bool = False
     closing: bool = False
     step_count: int = 0
-    stands: Callable[[], Breakpoint] = lambda: "PRE_MODEL"
+    breakpoint: Callable[[], Breakpoint] = lambda: "PRE_MODEL"
 
     def abort(self) -> None:
         """End it at the next possible moment; harmless when repeated, or before it has begun."""

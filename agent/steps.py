@@ -112,7 +112,7 @@ class Steps:
         )
         for call in clients:
             self._conversation.note(msgspec.structs.replace(new_record(call, time.time()), client=True))
-        self._run.stands = self._calls.breakpoint
+        self._run.breakpoint = self._calls.breakpoint
         await self._calls.run(self._limits.parallel_tools)
         self._add_results()
         await self._conversation.sync()

@@ -87,7 +87,7 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
             cursor=self.output.last_seq,
             bookmark=self.conversation.bookmark,
             pending_permissions=[call.id for call in pending],
-            breakpoint="READY" if run is None else run.stands(),
+            breakpoint="READY" if run is None else run.breakpoint(),
         )
 
     async def _seal(self) -> list[str]:

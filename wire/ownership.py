@@ -1,11 +1,11 @@
-"""Whose a file is: whether somebody else can decide what is in it."""
+"""Who decides what a file holds: its owner and mode, and where it lies."""
 
 import os
 import pwd
 import stat
 from pathlib import Path
 
-__all__ = ["writable_by_others"]
+__all__ = ["places_of", "writable_by_others"]
 
 
 def writable_by_others(path: Path) -> str | None:
@@ -23,6 +23,12 @@ def writable_by_others(path: Path) -> str | None:
         if mode and status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()):
             return f"can be written by the group {status.st_gid} (owner {_name_of(status.st_uid)}{mode})"
     return None
+
+
+def places_of(path: str) -> tuple[Path, Path]:
+    """Where the file itself lies, and where its name does: a link can be replaced as well as the file."""
+    given = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() would follow the link itself
+    return Path(os.path.realpath(given)), Path(os.path.realpath(given.parent)) / given.name
 
 
 def _name_of(uid: int) -> str:

@@ -137,7 +137,7 @@ class Asking:
         problem = await misfit(first, self.wanted, self._schemas)
         if problem is None:
             return first
-        self._run_id = self._place.second_run
+        self._run_id = second_run_of(self._place.run)
         params = self._params(Prompt(correction(self.wanted, problem), [], []))
         second = shown(await self._call("prompt", params), self.wanted)
         problem = await misfit(second, self.wanted, self._schemas)

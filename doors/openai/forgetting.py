@@ -7,7 +7,7 @@ name for thirty days after its last use; so are those that an earlier life of th
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
@@ -20,11 +20,17 @@ from errors import PoolError, UsageError
 
 __all__ = ["Forgetting"]
 
-_KEPT_SECONDS = {False: 600.0, True: 30 * 86400.0}
-_MOST_KEPT = {False: 1000, True: 2000}
-"""By whether it is stored."""
+_MOST_CALLING, _MOST_STORED = 1000, 2000
 _OURSELVES = Identity("openai", Scope.ADMIN, approvals=False)
 _logger = logging.getLogger("pool.http")
+
+
+class _Kept(NamedTuple):
+    """Sessions that wait for their client: each ``seconds`` long, ``most`` at once, the longest wait first."""
+
+    seconds: float
+    most: int
+    timers: dict[str, trio.CancelScope]
 
 
 class Forgetting:
@@ -34,8 +40,10 @@ class Forgetting:
         self._services = services
         self._caller = HttpCaller(_OURSELVES, "openai")
         self._nursery: trio.Nursery | None = None
-        self._kept: dict[bool, dict[str, trio.CancelScope]] = {False: {}, True: {}}
-        """Those that wait for a client, the one that waits longest first; those that are stored apart."""
+        self._calling = _Kept(600.0, _MOST_CALLING, {})
+        """Those whose client is to bring results of its tools."""
+        self._stored = _Kept(30 * 86400.0, _MOST_STORED, {})
+        """Those that ``previous_response_id`` may name."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Forget in time, until cancelled. What is left then is the next life's."""
@@ -72,20 +80,27 @@ class Forgetting:
     def keep(self, session: str, unused_for: float = 0.0) -> None:
         """After some time: the client may come back with results of its tools, or go on with the conversation."""
         self.take(session)
-        stored = is_stored(session)
-        kept = self._kept[stored]
-        if len(kept) >= _MOST_KEPT[stored]:
-            self.at_once(next(iter(kept)))
-        scope = kept[session] = trio.CancelScope()
-        self._start(self._forget_later, session, scope, max(0.0, _KEPT_SECONDS[stored] - unused_for))
+        kept = self._kept(session)
+        if len(kept.timers) >= kept.most:
+            self.at_once(next(iter(kept.timers)))
+        scope = kept.timers[session] = trio.CancelScope()
+        self._start(self._forget_later, session, scope, max(0.0, kept.seconds - unused_for))
 
     def take(self, session: str) -> None:
         """The client has come back: it is not forgotten before another of these is called."""
-        scope = self._kept[is_stored(session)].pop(session, None)
+        scope = self._kept(session).timers.pop(session, None)
         if scope is not None:
             scope.cancel()
 
+    async def delete(self, session: str) -> None:
+        """Now. Raises PoolError; UsageError where there is no such session."""
+        self.take(session)
+        await self._services.call("sessions.delete", {"session": session}, self._caller)
+
     # --- and how ----------------------------------------------------------------------------------------------------
+
+    def _kept(self, session: str) -> _Kept:
+        return self._stored if is_stored(session) else self._calling
 
     def _start(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
         if self._nursery is not None:
@@ -102,13 +117,13 @@ class Forgetting:
     async def _forget_later(self, session: str, scope: trio.CancelScope, seconds: float) -> None:
         with scope:
             await trio.sleep(seconds)
-            del self._kept[is_stored(session)][session]
+            del self._kept(session).timers[session]
         if not scope.cancelled_caught:
             await self._forget(session)
 
     async def _forget(self, session: str) -> None:
         try:
-            await self._services.call("sessions.delete", {"session": session}, self._caller)
+            await self.delete(session)
         except UsageError:
             _logger.debug("there is no session %s to forget", session)  # its request was refused, or comes twice
         except PoolError as exc:

@@ -39,11 +39,6 @@ class Place(NamedTuple):
     continues: str | None = None
     """The run of ``previous_response_id``: the session is one that knows it."""
 
-    @property
-    def second_run(self) -> str:
-        """What the run is called in which the agent is asked once more."""
-        return second_run_of(self.run)
-
     def call_out(self, call_id: str) -> str:
         """The id under which a client is told of a call."""
         return f"call_{self.session.partition(':')[2]}_{call_id}" if self.is_ours else call_id

@@ -1,8 +1,8 @@
 """What a client asks for, in OpenAI's words: read, bounded, and refused where no agent could do it."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -10,7 +10,7 @@ from doors.openai.choices import Tool
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["ChatMessage", "ChatRequest", "Function", "Part", "ToolCall", "ignored_among", "read_chat", "unreadable"]
+__all__ = ["ChatMessage", "ChatRequest", "Function", "Part", "ToolCall", "decoded", "read_chat", "refuse"]
 
 _MOST_MESSAGES = 10_000
 _MOST_PARTS = 1000
@@ -111,45 +111,46 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 _read = msgspec.json.Decoder(ChatRequest)
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_UNDERSTOOD = frozenset(ChatRequest.__struct_fields__) - {"ignored"}
 _NOTHING = b"null"
+_Body = TypeVar("_Body", bound=msgspec.Struct)
 
 
 def read_chat(body: bytes) -> ChatRequest:
     """The request in a body. Raises UsageError, whose ``param`` says where it is wrong."""
-    try:
-        request, fields = _read.decode(body), _read_fields.decode(body)
-    except DECODE_ERRORS as exc:
-        raise unreadable(str(exc), "a completion") from exc
-    _refuse_what_cannot_be_had(request)
-    return msgspec.structs.replace(request, ignored=ignored_among(fields, _UNDERSTOOD))
-
-
-def unreadable(problem: str, what: str) -> UsageError:
-    """The error of a body that is no request for that, with the place of what is wrong in it."""
-    place = _PLACE.search(problem)
-    param = place[1] if place and place[1] else None
-    return UsageError(f"the body is no request for {what}: {problem}", param=param)
-
-
-def ignored_among(fields: Mapping[str, msgspec.Raw], understood: Collection[str]) -> tuple[str, ...]:
-    """The names of the fields that are given and have no effect."""
-    return _told(name for name, value in fields.items() if name not in understood and bytes(value) != _NOTHING)
-
-
-def _told(names: Iterable[str]) -> tuple[str, ...]:
-    """Only what looks like a parameter's name goes back in a header."""
-    return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:_MOST_TOLD])
-
-
-def _refuse_what_cannot_be_had(request: ChatRequest) -> None:
-    """What would change the answer must not be passed over in silence."""
+    request = decoded(body, _read, "a completion")
     reasons = {
         "n": "an agent gives one answer" if request.n not in (None, 1) else None,
         "modalities": "agents answer in text" if request.modalities not in (None, [], ["text"]) else None,
         "logprobs": "agents tell no probabilities" if request.logprobs else None,
         "functions": "functions are out of date; pass them as tools" if request.functions else None,
     }
+    refuse(reasons)
+    return request
+
+
+def decoded(body: bytes, decoder: "msgspec.json.Decoder[_Body]", what: str) -> _Body:
+    """A body as a request for ``what``, its ``ignored`` filled in: the parameters that have no field.
+
+    Raises UsageError, whose ``param`` is the place that the decoder rejects.
+    """
+    try:
+        request, fields = decoder.decode(body), _read_fields.decode(body)
+    except DECODE_ERRORS as exc:
+        place = _PLACE.search(str(exc))
+        param = place[1] if place and place[1] else None
+        raise UsageError(f"the body is no request for {what}: {exc}", param=param) from exc
+    understood = {*request.__struct_fields__} - {"ignored"}
+    ignored = (name for name, value in fields.items() if name not in understood and bytes(value) != _NOTHING)
+    return msgspec.structs.replace(request, ignored=_header_safe(ignored))
+
+
+def refuse(reasons: Mapping[str, str | None]) -> None:
+    """Raise UsageError for the first parameter with a reason: ignored, it would change the answer unnoticed."""
     for param, reason in reasons.items():
         if reason is not None:
             raise UsageError(f"{param}: {reason}", param=param)
+
+
+def _header_safe(names: Iterable[str]) -> tuple[str, ...]:
+    """The names that look like a parameter's, sorted and bounded: they go back in a header."""
+    return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:_MOST_TOLD])

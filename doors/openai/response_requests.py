@@ -6,10 +6,9 @@ import msgspec
 
 from doors.openai.choices import Tool, choose, json_answer
 from doors.openai.model_input import ModelInput
-from doors.openai.requests import ignored_among, unreadable
+from doors.openai.requests import decoded, refuse
 from doors.openai.response_items import Item, messages_of
 from errors import UsageError
-from wire.framing import DECODE_ERRORS
 from wire.messages import AnswerOptions
 
 __all__ = ["ResponseRequest", "input_of", "read_response"]
@@ -56,21 +55,11 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _read = msgspec.json.Decoder(ResponseRequest)
-_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_UNDERSTOOD = frozenset(ResponseRequest.__struct_fields__) - {"ignored"}
 
 
 def read_response(body: bytes) -> ResponseRequest:
     """The request in a body. Raises UsageError, whose ``param`` says where it is wrong."""
-    try:
-        request, fields = _read.decode(body), _read_fields.decode(body)
-    except DECODE_ERRORS as exc:
-        raise unreadable(str(exc), "a response") from exc
-    _refuse_what_cannot_be_had(request)
-    return msgspec.structs.replace(request, ignored=ignored_among(fields, _UNDERSTOOD))
-
-
-def _refuse_what_cannot_be_had(request: ResponseRequest) -> None:
+    request = decoded(body, _read, "a response")
     reasons = {
         "background": "a response is waited for; the method agent of the API begins a run and returns"
         if request.background
@@ -81,9 +70,8 @@ def _refuse_what_cannot_be_had(request: ResponseRequest) -> None:
         else None,
         "prompt": "there are no stored prompts; send the text as input or instructions" if request.prompt else None,
     }
-    for param, reason in reasons.items():
-        if reason is not None:
-            raise UsageError(f"{param}: {reason}", param=param)
+    refuse(reasons)
+    return request
 
 
 def input_of(request: ResponseRequest) -> ModelInput:

@@ -12,8 +12,6 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
-from doors.http.access import Identity
-from doors.http.caller import HttpCaller
 from doors.http.openings import Opening
 from doors.http.refusals import Refusal, json_response
 from doors.http.scopes import Scope
@@ -31,8 +29,6 @@ from errors import UsageError, error_from_wire
 from gateway.run import RunOutcome
 
 __all__ = ["routes"]
-
-_OURSELVES = Identity("openai", Scope.ADMIN, approvals=False)
 
 
 def routes(entry: Entry) -> Sequence[Opening]:
@@ -93,9 +89,7 @@ class _Responses:
             text = f"it is part of session {named.session}, which was not made for it; delete that session instead"
             raise UsageError(f"this response is not deleted by itself: {text}", param="response_id")
         await self._call(request, "sessions.get", {"session": named.session})
-        self._entry.forgetting.take(named.session)
-        caller = HttpCaller(_OURSELVES, "openai")
-        await self._entry.services.call("sessions.delete", {"session": named.session}, caller)
+        await self._entry.forgetting.delete(named.session)
         return json_response({"id": given, "object": "response", "deleted": True})
 
     # --- parts --------------------------------------------------------------------------------------------------------
