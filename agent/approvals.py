@@ -23,16 +23,16 @@ _REMEMBERED = 1_000
 _Closed: TypeAlias = Literal["decided", "ended", "sealed"]
 
 
+_Code: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown"]
+"""``not_shown``: the call is longer than its question, and the decision lacks ``seen`` of its last page."""
+
+
 class NotDecidable(Exception):
     """The decision is refused and nothing was run; ``code`` says why."""
 
-    def __init__(self, code: "_Code", message: str) -> None:
+    def __init__(self, code: _Code, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-_Code: TypeAlias = Literal["nothing_pending", "already_decided", "sealed", "not_shown"]
-"""``not_shown``: the call is longer than what was shown of it, and who allows it has not seen its end."""
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class Approvals:
         self._open[question.call.id] = question
 
     def page(self, call_id: str, offset: int = 0) -> CallPage:
-        """What the call would do, from ``offset`` characters on. Raises NotDecidable where it does not wait."""
+        """The description of a pending call, from ``offset`` characters on. Raises NotDecidable."""
         return self._waiting(call_id).description.page(offset)
 
     def decide(
@@ -110,7 +110,7 @@ class Approvals:
     ) -> None:
         """Decide about a call: written down, then told, then acted on; in any order, each call once.
 
-        ``seen``: from the last page of the call, where its question did not show all of it.
+        ``seen``: from the last page of a call whose question shows only its beginning.
 
         Raises NotDecidable, or what writing it down raises: then the question is still open.
         """

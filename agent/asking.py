@@ -23,31 +23,31 @@ _LONGEST_ANSWER = 4096
 
 
 class Asker:
-    """``ask`` is immediate; ``run`` shows what was asked and reads the answers, a line each, until cancelled."""
+    """A queue of questions. ``ask`` does not block; ``run`` shows each question and reads its answer, one line."""
 
     def __init__(self, stage: Stage, approvals: Approvals, terminal: int) -> None:
-        """``terminal``: the descriptor of a terminal, to read from."""
+        """``terminal``: the file descriptor of a terminal, to read from."""
         self._stage = stage
         self._calls = CallLines(stage)
         self._approvals = approvals
         self._terminal = terminal
-        self._say, self._asked = trio.open_memory_channel[dict[str, Any]](math.inf)
+        self._sender, self._questions = trio.open_memory_channel[dict[str, Any]](math.inf)
 
     def ask(self, question: dict[str, Any]) -> None:
         """Take the data of a ``permission_required``; the worker bounds how many there are."""
-        self._say.send_nowait(question)
+        self._sender.send_nowait(question)
 
     async def run(self) -> None:
-        """See the class."""
-        async for question in self._asked:
+        """Ask until cancelled."""
+        async for question in self._questions:
             call: ToolCallView = question["call"]
             self._stage.note(f"? needs your approval: {call.name} ({question['reason']})", style="")
             self._calls.page(question["shown"])
-            termios.tcflush(self._terminal, termios.TCIFLUSH)  # what was typed before is no answer
+            termios.tcflush(self._terminal, termios.TCIFLUSH)  # typed before the question was shown
             await self._until_decided(call.id, question["shown"])
 
     async def _until_decided(self, call_id: str, shown: CallPage) -> None:
-        """Only who was shown the end of the call knows the word that allows it."""
+        """A call with hidden parts is allowed only with ``seen`` of its last page."""
         while any(call.id == call_id for call in self._approvals.pending()):
             hidden = hidden_words(shown)
             asked = f"{hidden}: a(ll of it), or n(o)" if hidden else "y(es), or n(o)"
@@ -61,7 +61,7 @@ class Asker:
                 self._decide(call_id, "allow", None, shown.seen)
 
     def _all_of(self, call_id: str, shown: CallPage) -> CallPage:
-        """Show what is behind the page; the last page."""
+        """Show the hidden rest of the call; returns its last page."""
         try:
             while shown.hidden:
                 shown = self._approvals.page(call_id, shown.end)
@@ -77,7 +77,7 @@ class Asker:
             self._stage.note(f"! {exc}", whole=True, style="")
 
     async def _line(self) -> str:
-        """What was typed; the end of the input is a no."""
+        """One typed line; end of input counts as no."""
         await trio.lowlevel.wait_readable(self._terminal)
         typed = os.read(self._terminal, _LONGEST_ANSWER)
         return typed.decode(errors="replace").strip() if typed else "no"

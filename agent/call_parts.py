@@ -1,4 +1,4 @@
-"""What a tool call would do, told in full to whoever is to allow it: by the tool that would do it."""
+"""The full description of a tool call for the person who decides about it, made by the tool itself."""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class _SelfDescribing(Protocol):
 
 
 class Description:
-    """All of a call. ``seen``: what only its last page tells, where not all of it was shown unasked."""
+    """A call as parts. ``seen``: a token on its last page only; None where ``shown`` is the whole call."""
 
     def __init__(self, parts: Sequence[CallPart]) -> None:
         self._parts = parts
@@ -37,7 +37,7 @@ class Description:
 
 
 async def describe(tool: Tool, arguments: Any, context: ToolContext) -> Description:
-    """What this call would do, as far as can be said before it does it. Looks at files; changes nothing."""
+    """Describe what a call would do, before it runs. Reads files; changes nothing."""
     if isinstance(tool, _SelfDescribing):
         return Description(await tool.describe(arguments, context))
     given = msgspec.to_builtins(arguments)

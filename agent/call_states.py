@@ -77,9 +77,9 @@ def moved(record: CallRecord, state: CallState, ts: float, note: str | None = No
 
 
 def changed(record: CallRecord, ts: float, given: dict[str, Any]) -> CallRecord:
-    """The record of a call that a hook has given other input before anything came of it. Raises IllegalMove."""
+    """The record with the input that a hook puts in place of the model's. Raises IllegalMove unless PENDING."""
     if record.state is not PENDING:
-        raise IllegalMove(f"call {record.id} is {record.state}: its input is settled")
+        raise IllegalMove(f"call {record.id} is {record.state}: its input cannot change any more")
     return msgspec.structs.replace(
         record, changed_input=given, audit=_audit(record, PENDING, ts, "a hook has changed the input")
     )

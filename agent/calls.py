@@ -76,7 +76,7 @@ class CallRunner:
             raise
 
     def breakpoint(self) -> Breakpoint:
-        """Where the calls stand together: the one that has come least far to its end, of those that go on."""
+        """Where the step stands: the first state in the order of ``_BREAKPOINTS`` that one of its calls has."""
         records = [live.record for live in self._live]
         for state, name in _BREAKPOINTS.items():
             if any(record.state is state and not _was_allowed(record) for record in records):
@@ -196,11 +196,11 @@ _BREAKPOINTS: Mapping[CallState, Breakpoint] = {
     CallState.AWAITING_APPROVAL: "AWAITING_APPROVAL",
     CallState.PENDING: "TOOL_PENDING",
 }
-"""In this order: what runs counts before what waits."""
+"""In order of precedence."""
 
 
 def _was_allowed(record: CallRecord) -> bool:
-    """It waits for its turn to run, and for nobody's approval."""
+    """Whether a person has decided about it, and it is only queued to run."""
     return (
         record.state is CallState.AWAITING_APPROVAL and record.approval is not None and bool(record.approval.decision)
     )
@@ -210,7 +210,7 @@ def _was_allowed(record: CallRecord) -> bool:
 
 
 def _stricter(before: Allowed | Needed, after: Allowed | Needed) -> Allowed | Needed:
-    """The call as it is now; who was to be asked about it before is asked about it now."""
+    """The verdict on the changed call; approval that the original call needed is still needed."""
     if isinstance(before, Needed) and isinstance(after, Allowed):
         return Needed(after.tool, after.arguments, before.reason)
     return after

@@ -73,7 +73,7 @@ def _failed(cause: BaseException) -> int:
     from wire.streams import CANNOT_WRITE, drop_output
 
     if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
-        where = f" {cause.filename}" if cause.filename else ""  # of what is printed there is none
+        where = f" {cause.filename}" if cause.filename else ""  # stdout has no file name
         code = _complain(f"cannot write{where}: {cause.strerror}", 1)
     else:
         code = _complain(f"{type(cause).__name__}: {cause}", 1)
@@ -90,7 +90,7 @@ def _innermost(exc: BaseException) -> BaseException:
 
 
 def _complain(message: str, code: int) -> int:
-    with suppress(OSError):  # there is nowhere left to say it
+    with suppress(OSError):  # stderr takes nothing either
         sys.stderr.write(f"agent: {message}\n")
         sys.stderr.flush()
     return code

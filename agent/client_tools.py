@@ -48,12 +48,12 @@ def definitions_of(given: Sequence[dict[str, Any]]) -> dict[str, ToolDefinition]
 
 
 def offered(own: Sequence[ToolDefinition], clients: Mapping[str, ToolDefinition]) -> list[ToolDefinition]:
-    """What the model may call: the agent's own tools, but those in whose place a client tool of that name stands."""
+    """The tools that the model may call. A client tool replaces the agent's own tool of the same name."""
     return [*(tool for tool in own if tool.name not in clients), *clients.values()]
 
 
 def check_must_call(names: Sequence[str], tools: Mapping[str, ToolDefinition]) -> None:
-    """Raises BadClientTools for a tool that the model is to call and that the client does not offer."""
+    """Raises BadClientTools for a required tool that is not among the client's."""
     for name in names:
         if name not in tools:
             raise BadClientTools(f"answer.must_call: there is no client tool {name[:100]!r}")

@@ -48,14 +48,14 @@ def gather(options: Options, cwd: str) -> Knowledge:
 
 
 def _text_or_file(value: str, cwd: str) -> str:
-    """``@FILE`` is a file's text, ``@@text`` the text ``@text``; anything else is a text, whatever files there are."""
+    """``@FILE`` is the text of a file, ``@@text`` the text ``@text``; anything else is literal text."""
     if not value.startswith("@"):
         return value
     return value[1:] if value.startswith("@@") else _read(Path(cwd, value[1:]))
 
 
 def _context_files(cwd: Path, left_out: frozenset[str]) -> list[str]:
-    """Those of the working directory and above it; above it only those that no other user can write."""
+    """Context files of the working directory and its parents; of parents only those that no other user can write."""
     above = [path for directory in reversed(cwd.parents) if _is_context(path := directory / "AGENTS.md")]
     own = cwd / "AGENTS.md"
     found = (*above, *([own] if own.is_file() else []))
@@ -65,10 +65,10 @@ def _context_files(cwd: Path, left_out: frozenset[str]) -> list[str]:
 def _is_context(path: Path) -> bool:
     if not path.is_file():
         return False
-    stranger = writable_by_others(path)
-    if stranger is not None:
-        sys.stderr.write(f"agent: {path} is not read: it {stranger}, who would speak in the system prompt\n")
-    return stranger is None
+    problem = writable_by_others(path)
+    if problem is not None:
+        sys.stderr.write(f"agent: {path} is not read: it {problem}, who could add to the system prompt\n")
+    return problem is None
 
 
 def _read(path: Path) -> str:

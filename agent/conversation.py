@@ -75,7 +75,7 @@ class Conversation:
 
     @cached_property
     def outputs(self) -> str:
-        """The directory (a real path) for full outputs of its tools; without a transcript it ends with ``close``."""
+        """The directory (a real path) for full outputs of its tools; ``close`` removes it if there is no transcript."""
         if self.path is None:
             return os.path.realpath(outputs_of(f"{tempfile.gettempdir()}/agent-{self.header.id}"))
         return os.path.realpath(outputs_of(str(self.path)))
@@ -118,7 +118,7 @@ class Conversation:
         self.records[record.id] = written
 
     def note_command(self, record: ExecRecord) -> None:
-        """Write how a background command stands. Raises TranscriptError."""
+        """Write the state of a background command. Raises TranscriptError."""
         self._write(ExecEntry(self._output.next_seq(), time.time(), record))
 
     def note_cache(self, provider: str, model: str) -> None:
@@ -143,7 +143,7 @@ class Conversation:
         await self.sync()
 
     def close(self) -> None:
-        """Give the transcript free for others; of a conversation without one nothing stays."""
+        """Unlock the transcript; remove the outputs of a conversation that has none."""
         if self._writer is not None:
             self._writer.close()
         if self.path is None:
@@ -168,7 +168,7 @@ class Conversation:
             self.safe_index = len(self.messages) - 1
 
     def _keep_command(self, record: ExecRecord) -> None:
-        """The latest of each, and no more than are told of."""
+        """Keep the latest record of each command, at most ``_KEPT_COMMANDS`` of them."""
         self.commands.pop(record.id, None)
         if not record.cleared:
             self.commands[record.id] = record

@@ -70,7 +70,7 @@ class AgentStart(msgspec.Struct, frozen=True):
 
 
 class AgentEnd(msgspec.Struct, frozen=True):
-    """``agent_end``: how a run ended; ``messages``: the conversation by now, see ``AgentStart``."""
+    """``agent_end``: how a run ended; ``messages``: the conversation so far, as in ``AgentStart``."""
 
     run_id: str
     stop_reason: str
@@ -115,9 +115,9 @@ class UseResult(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """``before_tool_call``: run it with this input (a JSON object) instead, which is judged by the rules anew.
+    """``before_tool_call``: run it with this input (a JSON object) instead, which the rules judge again.
 
-    ``then``: what else the hook says about the call as it is now.
+    ``then``: the hook's verdict on the changed call.
     """
 
     input: dict[str, Any]

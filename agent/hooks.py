@@ -132,7 +132,7 @@ class Hooks:
     async def before_tool_call(self, call: ToolUseBlock) -> ToolVerdict:
         """The strictest answer of all: deny, else ask, else the first result. Raises HookFailed, having warned.
 
-        A hook sees the call as those before it have changed it; a changed call comes back as ``Change`` with the rest.
+        A hook sees the changes of earlier ones; a changed call is returned as ``Change``, with the verdict in ``then``.
         """
         verdict: Deny | Ask | UseResult | None = None
         asked = call
@@ -173,7 +173,7 @@ class Hooks:
         return result
 
     async def has(self, name: str) -> bool:
-        """Whether any hook is called so: without, what it would be given need not be made."""
+        """Whether there is a hook of this name: without one, its argument need not be built."""
         return bool(await self._named(name))
 
     # --- calling one --------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class LiveCall:
             self._say("tool", {"phase": "start", "call": self.view()})
 
     def change(self, given: dict[str, Any]) -> None:
-        """A hook has other input for it, which the record keeps beside what the model has written."""
+        """Replace the input by a hook's; the record keeps both."""
         self._take(changed(self.record, time.time(), given))
         self.call = msgspec.structs.replace(self.call, input=given)
         self._preview = _preview_of(given)
@@ -72,7 +72,7 @@ class LiveCall:
         self._take(decided(self.record, decided_.decision, time.time(), decided_.note, decided_.by))
 
     def begin(self) -> None:
-        """Its tool is about to run; told where that is not at once, but after a person has allowed it."""
+        """Its tool is about to run. Emits ``running`` after an approval, since ``start`` came before it."""
         self._take(moved(self.record, CallState.RUNNING, time.time()))
         if self.record.approval is not None:
             self._say("tool", {"phase": "running", "call": self.view()})

@@ -113,7 +113,7 @@ class ModelCaller:
         return message
 
     def _whole_system_prompt(self) -> str:
-        """With what this run's answer is to be, as far as the model does not take that otherwise."""
+        """The system prompt, with the answer options that the model does not take as parameters."""
         wanted = self._run.answer
         words = "" if wanted is None else words_of(wanted, passed_on=self._brain.model.takes_answer_options)
         return "\n\n".join(filter(None, (self.system_prompt, words)))

@@ -3,7 +3,7 @@
 Known -> input fits -> deny list -> list of what needs approval -> mode. The first rule that objects decides; hooks come
 after all of them and may only be stricter. The allow list (``--tools``) is part of the first: other tools do not exist.
 
-Input for a running command is what ``exec`` is: the lists treat it as a call of both tools.
+Input for a running command counts as a call of ``exec`` as well: the lists of both tools apply.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ _Ruling: TypeAlias = tuple[Literal["allow", "ask", "deny"], str]
 
 
 def is_free(name: str, policy: Policy) -> bool:
-    """Whether calls of a tool that changes something run without anybody's approval."""
+    """Whether calls of a tool with effects run without approval."""
     return policy.mode == "auto" and name not in policy.deny and name not in policy.require_approval
 
 

@@ -1,7 +1,7 @@
-"""What decides about the agent, or runs with its rights, must lie where its tools cannot write: hooks and skills.
+"""Hooks and skills decide about the agent, or run with its rights: its own tools cannot replace them.
 
-Hook files in a place that tools may write without being asked are refused when the agent starts: the next worker would
-run whatever stands there. Skills may lie in the working directory; ``write`` and ``edit`` leave them alone.
+Hook files that tools could write without approval are refused when the agent starts, since the next worker would run
+them. Skills may be in the working directory; ``write`` and ``edit`` do not change them.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Exposed(Exception):
 
 
 def check_exposure(hooks: Iterable[str], skills: Iterable[Skill], cwd: str, free: list[str]) -> None:
-    """``free``: the tools of ``_WRITERS`` that run unasked. Raises Exposed."""
+    """``free``: the tools of ``_WRITERS`` that run without approval. Raises Exposed."""
     if not free:
         return
     tools = " and ".join(free)

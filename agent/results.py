@@ -97,7 +97,7 @@ def aborted(reason: str, *, had_begun: bool) -> Result:
 
 
 def text_of(result: Result) -> str:
-    """What it says, for people: its data or its error, then the note."""
+    """The result as text for people: its data or its error, then the note."""
     said = result["data"] if result["ok"] else result["error"]
     text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
     return f"{text}\n{result['note']}" if isinstance(result.get("note"), str) else text

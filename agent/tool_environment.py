@@ -44,8 +44,8 @@ _NEVER_SET_PREFIXES = (
     *("LD_", "DYLD_", "BASH_FUNC_", "POOL_"),
     *("PYTHON", "PERL5", "RUBY", "BUNDLE_", "CARGO_", "CMAKE_", "GIT_CONFIG", "NPM_CONFIG_", "LUA_INIT_"),
 )
-"""What makes other programs run than the command names: where programs, libraries and settings are looked for, options
-of interpreters, and programs that others call; and the marks by which a command's processes are found.
+"""Variables by which a command runs other programs than it names: search paths for programs, libraries and settings,
+options of interpreters, helper programs; and the marks by which a command's processes are found.
 """
 _HARMLESS = frozenset(
     {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONUTF8", "CARGO_TERM_COLOR"}
@@ -60,7 +60,7 @@ def environment_of_tools(environment: Mapping[str, str], allowed: Collection[str
 def may_be_set(name: str) -> bool:
     """Whether a model's call, or a skill, may give this variable to a command.
 
-    A command line that sets it itself is not looked at: there it is seen by whoever approves the command.
+    Assignments in the command line itself are not checked: the person who approves the command sees them.
     """
     if not _NAME.fullmatch(name):
         return False

@@ -67,13 +67,13 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
         return sealed
 
     def note_command(self, scope_key: str, record: ExecRecord) -> None:
-        """Write down how a background command stands, where the conversation it belongs to is held."""
+        """Write down the state of a background command of the current conversation; others are ignored."""
         if scope_key != self.conversation.header.id:
             return
         try:
             self.conversation.note_command(record)
         except TranscriptError as exc:
-            message = f"how the command {record.id} stands could not be written down: {exc}"
+            message = f"the state of command {record.id} could not be written down: {exc}"
             self.output.event("error", {"severity": "warn", "phase": "tool", "message": message})
 
     def status(self) -> AgentStatus:
@@ -93,7 +93,7 @@ class Worker(msgspec.Struct, eq=False, kw_only=True):
     async def _seal(self) -> list[str]:
         """Give every tool call that a former worker left open its one result; go on with its list of things to do.
 
-        What became of its background commands can be asked for again.
+        Its background commands are restored.
         Returns the ids of those that had no end.
         """
         conversation = self.conversation

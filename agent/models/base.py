@@ -88,8 +88,8 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 class ModelRequest(msgspec.Struct, frozen=True):
     """One model call. ``step_id`` is unique in the conversation.
 
-    ``answer``: what the answer is to be; ``system_prompt`` says it already where the model does not
-    ``takes_answer_options``. ``purpose``: go on with the conversation, or summarise the text that is its only message.
+    ``answer``: options of the answer; where the model does not ``takes_answer_options``, they are in ``system_prompt``
+    as text. ``purpose``: go on with the conversation, or summarise the text that is its only message.
     """
 
     step_id: str

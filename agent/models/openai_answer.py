@@ -62,7 +62,7 @@ class _Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Unreadable(ModelError):
-    """What the server sent is no piece of an answer. Not transient: a server that says such things says them again."""
+    """The server sent something that is no chunk of an answer. Not transient: another try would get the same."""
 
 
 _Says: TypeAlias = type[TextPiece] | type[ThinkingPiece]
@@ -191,7 +191,7 @@ class StreamedAnswer:
         try:
             if not self.done:
                 self._take(self._events.close())
-        except _Unreadable:  # the last event came without its end
+        except _Unreadable:  # the last event is cut off
             raise _cut() from None
         if not self.complete:
             raise _cut()

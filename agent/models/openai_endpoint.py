@@ -50,7 +50,7 @@ class Secret:
 class Endpoint(msgspec.Struct, frozen=True):
     """A server. ``url`` is where chat completions are asked for, ``origin`` what errors call it.
 
-    ``key_hint``: what to do where it refuses the key, or that there is none.
+    ``key_hint``: advice for the case that it refuses the request for its key.
     """
 
     url: str
@@ -103,7 +103,7 @@ def read_endpoint(base_url: str | None, environment: Mapping[str, str]) -> Endpo
 
 
 def _key_hint(environment: Mapping[str, str], *, has_key: bool) -> str:
-    """A worker of a pool gets no variable of its terminal: there the key stands in the settings."""
+    """Workers of a pool do not inherit the terminal's variables: their key is in the settings."""
     in_a_pool = "POOL_WORKER_ID" in environment
     place = "OPENAI_API_KEY in [agents.NAME.env] of the pool's settings" if in_a_pool else "OPENAI_API_KEY"
     return f"check the key in {place}" if has_key else f"no key was sent: set {place}"

@@ -32,7 +32,7 @@ def error_of_status(
 ) -> ModelError:
     """The error of a response that is no answer. ``headers`` with lower-case names, ``now`` in Unix time.
 
-    ``key_hint`` is what to do where the server refuses the key.
+    ``key_hint``: advice for a refused key.
     """
     message, code = _read(body)
     said = f"{code or ''} {message}"

@@ -9,7 +9,7 @@ __all__ = ["INPUT_ACTIONS", "Action", "ProcessInput"]
 Action: TypeAlias = Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
 
 INPUT_ACTIONS: frozenset[Action] = frozenset({"write", "submit", "send_keys", "paste"})
-"""Those that give a command input: in a shell, other commands."""
+"""Actions that give a command input, which a shell executes."""
 
 _MAX_DATA = 1_000_000
 _MAX_KEYS = 1_000

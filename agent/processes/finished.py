@@ -18,15 +18,15 @@ class FinishedLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finished:
-    """The table, of one entry for each id of a scope; every method takes the present, in seconds of one clock."""
+    """One entry for each id of a scope; every method takes the present, in seconds of one clock."""
 
     def __init__(self, limits: FinishedLimits) -> None:
         self._limits = limits
         self._sessions: dict[tuple[str, str], tuple[float, Session]] = {}
-        """The first to end first."""
+        """In the order of their ends."""
 
     def add(self, session: Session, now: float, *, ago: float = 0.0) -> None:
-        """Keep one that ended so many seconds ago; one that has just ended stays whatever its size."""
+        """Keep one that ended ``ago`` seconds before ``now``; the last one to end stays whatever its size."""
         self._sessions[session.scope_key, session.id] = (now - ago, session)
         if ago:
             self._sessions = dict(sorted(self._sessions.items(), key=lambda item: item[1][0]))

@@ -66,7 +66,7 @@ class Output:
 
     @classmethod
     def of_tail(cls, tail: str, *, unseen: int, is_cut: bool) -> Self:
-        """The output of a command that has ended, of which only ``tail`` is left; see ``ExecRecord``."""
+        """The output of an ended command, from the fields of its ``ExecRecord``: only ``tail`` is left of it."""
         output = cls(streams=1)
         shown = len(tail) - unseen
         output._append(output._streams[0], tail[:shown])

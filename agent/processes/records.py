@@ -1,4 +1,4 @@
-"""Background commands as a transcript keeps them, so that the conversation's next worker can still tell of them."""
+"""Background commands as records of a transcript, from which the conversation's next worker restores them."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ __all__ = ["cleared", "record_of", "session_of"]
 
 
 def record_of(session: Session) -> ExecRecord:
-    """How it stands; its output only once it has ended, since what runs has more to say."""
+    """The state of a command; its output only after its end."""
     record = ExecRecord(
         id=session.id,
         command=session.command.line,
@@ -37,12 +37,12 @@ def record_of(session: Session) -> ExecRecord:
 
 
 def cleared(session: Session) -> ExecRecord:
-    """That it is to be told of no more."""
+    """The record of a command that is not to be restored."""
     return msgspec.structs.replace(record_of(session), tail="", unseen=0, cleared=True)
 
 
 def session_of(record: ExecRecord, *, scope_key: str, session_key: str, now: float) -> Session:
-    """A command that another worker has run; one without an end died with that worker. ``now`` is Unix time."""
+    """A command of an earlier worker; one without an end died with it. ``now``: Unix time in seconds."""
     session = Session(
         record.id,
         Command(line=record.command, cwd=record.cwd, environment={}),

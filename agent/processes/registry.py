@@ -28,7 +28,7 @@ from wire.messages import ExecExit
 __all__ = ["Keep", "ProcessRegistry", "RegistryLimits"]
 
 Keep: TypeAlias = Callable[[str, ExecRecord], None]
-"""Takes a scope, and how one of its background commands stands now; it must not raise."""
+"""Takes a scope and the new state of one of its background commands; must not raise."""
 
 
 class RegistryLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class ProcessRegistry:
     """``on_change`` is told how many commands run in the background, ``on_exit`` of the end of one that nobody saw.
 
     With ``allow_background`` false nothing goes to the background; then this only runs and ends commands. With
-    ``yields`` false only what a call asks for goes there, and a command that takes its time is waited for. Without
+    ``yields`` false a command goes there only on request, and a slow one is waited for. Without
     ``notify_on_exit`` nobody is told of ends, without ``notify_on_empty_success`` not of those that said nothing.
     """
 
@@ -62,7 +62,7 @@ class ProcessRegistry:
         self.allow_background = allow_background
         self.yields = yields
         self.keep: Keep = lambda *_: None
-        """Keeps what ``restore`` takes in another worker."""
+        """Keeps the records that ``restore`` takes in another worker."""
         self._on_change = on_change
         self._on_exit = on_exit
         self._notify_on_exit = notify_on_exit
@@ -134,7 +134,7 @@ class ProcessRegistry:
         return sum(session.backgrounded for session in self._running.values())
 
     def names_in_background(self) -> list[str]:
-        """Those of the commands that run there."""
+        """The ids of the commands that run in the background."""
         return [session.id for session in self._running.values() if session.backgrounded]
 
     def sessions(self, scope_key: str) -> list[Session]:
@@ -148,7 +148,7 @@ class ProcessRegistry:
         return next((session for session in self.sessions(scope_key) if session.id == session_id), None)
 
     def restore(self, records: Iterable[ExecRecord], *, scope_key: str, session_key: str) -> None:
-        """Know the background commands of a conversation that comes from another worker; those known here stay."""
+        """Take over a conversation's background commands from another worker; ids that are known here are skipped."""
         now = time.time()
         for record in records:
             if self.get(record.id, scope_key) is None:
@@ -159,7 +159,7 @@ class ProcessRegistry:
                     self.keep(scope_key, record_of(session))
 
     def take_unseen(self, session: Session) -> tuple[str, bool]:
-        """What it has said since the last call, and whether some of that is lost."""
+        """The output since the last call, and whether some of that is lost."""
         said, is_lost = session.output.take_pending()
         if said and session.exited:
             self.keep(session.scope_key, record_of(session))

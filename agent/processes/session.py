@@ -15,7 +15,7 @@ __all__ = ["TAIL_CHARS", "Session", "Status"]
 Status: TypeAlias = Literal["running", "completed", "failed"]
 
 TAIL_CHARS = 2_000
-"""How much of a command's output is shown beside its facts, and outlives its worker."""
+"""Characters of a command's output in its facts, and in its record for the next worker."""
 _NOT_RUN = frozenset({126, 127})
 """The shell's words for a command that it cannot execute or find."""
 
@@ -59,7 +59,7 @@ class Session:
         self.backgrounded = False
         self.timed_out = False
         self.lost = False
-        """Whether it died with its worker, and all that is known is that."""
+        """Whether it died with its worker; how it ended is then unknown."""
         self.ended_at: float | None = None
         self.exit_code: int | None = None
         self.exit_signal: str | None = None

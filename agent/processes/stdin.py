@@ -21,7 +21,7 @@ class Stdin:
     def __init__(
         self, descriptor: int | None, *, is_terminal: bool, why: str = "the command was started without an input"
     ) -> None:
-        """``why``: what a writer is told where there is no descriptor."""
+        """``why``: the error for writers where there is no descriptor."""
         self._descriptor = descriptor
         self.is_terminal = is_terminal
         self._why = why

@@ -58,10 +58,9 @@ class ToolContext(msgspec.Struct, frozen=True):
 
     ``outputs`` is the conversation's directory (a real path; made when first needed) for the full text of results that
     were cut; the tools may read there as in ``cwd``, and in the directories ``readable`` (real paths).
-    ``allow_outside`` lifts the confinement to ``cwd``. Outputs of other conversations are closed, wherever they lie.
-    No file tool may write what is, or lies in, one of ``protected`` (real paths).
-    ``processes`` runs commands; in the background they belong to ``scope_key``, and of their ends ``session_key`` is
-    told.
+    ``allow_outside`` lifts the confinement to ``cwd``. Outputs of other conversations can never be
+    read. No file tool may write what is, or lies in, one of ``protected`` (real paths). ``processes`` runs commands; in
+    the background they belong to ``scope_key``, and notices of their ends go to ``session_key``.
     """
 
     cwd: str

@@ -1,7 +1,7 @@
-"""What ``write`` and ``edit`` would make of a file, as a diff of all that changes; bounded in time.
+"""The changes that ``write`` and ``edit`` would make to a file, as a complete diff; bounded in time.
 
-A difference of two texts is looked for in small texts only: the effort grows with the product of their lines. Where it
-is not, what differs between the common beginning and end is told as a whole.
+The cost of a diff grows with the product of the line counts, so only small texts are compared line by line. In larger
+ones, all that is between the common beginning and end is one change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _MOST_COMPARED = 400 * 400
 
 
 def parts_of_write(path: str, content: str, context: ToolContext) -> list[CallPart]:
-    """The file, and what of it changes; of a new file, or one that is no text, the new content."""
+    """The file and its diff; of a new file, or one that is no text, the new content."""
     try:
         place = locate(context, path, reading=False)
         old = _content_of(place)
@@ -38,7 +38,7 @@ def parts_of_write(path: str, content: str, context: ToolContext) -> list[CallPa
 
 
 def parts_of_edit(path: str, edits: Sequence[Edit], context: ToolContext) -> list[CallPart]:
-    """The file, and its changes in their surroundings; the edits themselves where they do not fit the file."""
+    """The file and its diff with context; the edits themselves where they do not fit the file."""
     try:
         place = locate(context, path, reading=False)
         text = read_content(place).data.decode(errors="surrogateescape")
@@ -70,7 +70,7 @@ def _bare(edit: Edit) -> str:
 
 
 def _changes_of_lines(old: str, new: str) -> Iterator[Change]:
-    """Whole lines that become others."""
+    """The changes, in units of whole lines."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     head = _common(before, after)
     tail = _common(before[head:][::-1], after[head:][::-1])

@@ -58,7 +58,7 @@ class EditTool:
         return ToolOutput(_summary(edited, place), {"path": place.path, "diff": edited.diff})
 
     async def describe(self, arguments: EditInput, context: ToolContext) -> list[CallPart]:
-        """What it would change, for whoever is to allow it."""
+        """What the call would change."""
         return await trio.to_thread.run_sync(
             parts_of_edit, arguments.path, arguments.edits, context, abandon_on_cancel=True
         )

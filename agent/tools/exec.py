@@ -66,7 +66,7 @@ class ExecTool:
         return ToolOutput(_still_running(session, warnings), session.details())
 
     async def describe(self, arguments: ExecInput, context: ToolContext) -> list[CallPart]:
-        """What it would run, for whoever is to allow it."""
+        """What the call would run, where and how."""
         try:
             workdir = locate(context, arguments.workdir).path
         except ToolError as exc:
@@ -78,7 +78,7 @@ class ExecTool:
 
 
 def _manner(arguments: ExecInput) -> Iterator[str]:
-    """What is unusual about the way the command is to run."""
+    """The options of the call that differ from the defaults, in words."""
     if arguments.background:
         yield "in the background"
     if arguments.pty:
@@ -88,7 +88,7 @@ def _manner(arguments: ExecInput) -> Iterator[str]:
 
 
 def window_of(arguments: ExecInput, registry: ProcessRegistry) -> float:
-    """Seconds that the call waits where this registry runs its command."""
+    """Seconds that the call waits before its command goes to the background; infinite where it may not."""
     asks_for_it = arguments.background or arguments.yield_ms is not None
     may_go = registry.allow_background and (registry.yields or asks_for_it)
     return yield_window(arguments) if may_go else float("inf")

@@ -50,7 +50,7 @@ def locate(context: ToolContext, path: str, *, reading: bool = True) -> Place:
     """Where ``path`` leads from the working directory; ``~`` is the home directory. Raises ToolError.
 
     For ``reading``, the directory that holds the conversation's full outputs is open as well, and what else may be
-    read. Outputs of other conversations are closed in any case.
+    read. Outputs of other conversations never are.
     """
     _check(path)
     if not reading and path.endswith("/"):

@@ -45,7 +45,7 @@ class ProcessTool:
         return await act(arguments, context.processes, context.scope_key, context.outputs, context.report)
 
     async def describe(self, arguments: ProcessInput, context: ToolContext) -> list[CallPart]:
-        """What it would do, and to which command, for whoever is to allow it."""
+        """What the call would do, and to which command."""
         session = context.processes.get(arguments.session_id or "", context.scope_key)
         about = [] if arguments.session_id is None else [CallPart("session", arguments.session_id)]
         command = [] if session is None else [CallPart("running", session.command.line)]
@@ -53,7 +53,7 @@ class ProcessTool:
 
 
 def _input_parts(arguments: ProcessInput) -> Iterator[CallPart]:
-    """What the command would be given; a submit ends with Enter."""
+    """The input for the command; a submit ends with Enter."""
     match arguments.action:
         case "write" | "paste":
             yield CallPart("input", arguments.data)

@@ -45,7 +45,7 @@ class WriteTool:
         )
 
     async def describe(self, arguments: WriteInput, context: ToolContext) -> list[CallPart]:
-        """What it would change, for whoever is to allow it."""
+        """What the call would change."""
         return await trio.to_thread.run_sync(
             parts_of_write, arguments.path, arguments.content, context, abandon_on_cancel=True
         )

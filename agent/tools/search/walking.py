@@ -37,7 +37,7 @@ class Walk:
         self.too_deep = 0
 
     def below(self, root: int, ignoring: Ignoring | None) -> Iterator[Found]:
-        """All that is below ``root`` (a directory descriptor), but for outputs of conversations, and version control.
+        """All that is below ``root`` (a directory descriptor), except outputs of conversations and version control.
 
         ``ignoring`` None: ignore files are not asked.
         """
