@@ -142,7 +142,7 @@ class RunAborted(PoolError):
 
 
 class RunCutShort(PoolError):
-    """A run ended before the agent was done: it has made ``max_steps`` model calls, or its answer was too long."""
+    """A run ended before the agent was done: after ``max_steps`` model calls, or at the model's output limit."""
 
     code = "run_cut_short"
 
@@ -177,7 +177,7 @@ class NestedSaturated(PoolSaturated):
 
 
 class NoWorker(PoolSaturated):
-    """No worker that runs fits, and the request may start none, although there is room for one."""
+    """No running worker fits, and the request may not start one, although there is room."""
 
     code = "no_worker"
 
@@ -226,10 +226,10 @@ def error_from_wire(code: str, message: str, details: Mapping[str, Any] | None =
 
 @contextmanager
 def ungrouped() -> Iterator[None]:
-    """Raise the ``PoolError`` itself that a nursery within the block has put into a group, or groups of groups.
+    """Take a ``PoolError`` out of the exception groups of the nurseries in the block, and raise it by itself.
 
-    Of several the first. What is no ``PoolError`` (a defect, a cancellation) takes precedence, in its group.
-    A plain ``except``: before Python 3.11.4 an error raised inside ``except*`` is put into another group.
+    Of several, the first is raised. Other exceptions (a defect, a cancellation) take precedence, in their group. A
+    plain ``except``: before Python 3.11.4 an error raised inside ``except*`` is put into another group.
     """
     try:
         yield

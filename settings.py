@@ -53,11 +53,11 @@ def find_settings_file(explicit: str | None, env: Mapping[str, str], cwd: Path) 
 
 
 def _refuse_others(path: Path) -> None:
-    """The settings name programs to run: those of the directory one happens to be in are taken from no other user."""
-    stranger = writable_by_others(path)
-    if stranger is not None:
+    """Settings name programs to run, so a file of another user in the working directory is never picked up."""
+    problem = writable_by_others(path)
+    if problem is not None:
         raise SettingsError(
-            f"{path} {stranger}, who can have any program run with it: it is not used without being named; "
+            f"{path} {problem}, who can have any program run with it: it is not used without being named; "
             f"--config {path} says that it is wanted"
         )
 
@@ -72,7 +72,7 @@ def load_settings(
 ) -> Settings:
     """Read and check the file (None: the embedded defaults), with the command line's own values put over it.
 
-    ``machine``: the environment of a supervisor that is to run by them here; what it lacks is a problem too.
+    ``machine``: the environment of a supervisor that is to run here; what it or the machine lacks is a problem too.
 
     Raises SettingsError that names every key at fault, with its line and, for unknown ones, the likely intention.
     """
@@ -111,7 +111,7 @@ def parse_settings(
         *_hours_problems(settings),
     ]
     if not problems and machine is not None:
-        from settings_machine import machine_problems  # noqa: PLC0415  # what commands that only ask need not wait for
+        from settings_machine import machine_problems  # noqa: PLC0415  # clients need not wait for it
 
         problems = list(machine_problems(settings, machine))
     if problems:
@@ -144,9 +144,9 @@ def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
 
 
 def salvage_place(path: Path | None) -> tuple[str, str]:
-    """``data_dir`` (absolute) and ``socket`` of a file that cannot be used otherwise, as far as they can be made out.
+    """``data_dir`` (absolute) and ``socket`` of an invalid file, each empty where it cannot be read.
 
-    So a command finds the supervisor that runs by the file as it was before. Each is empty where nothing is said.
+    By them a command finds the supervisor that was started before the file became invalid.
     """
     if path is None:
         return "", ""
@@ -160,7 +160,7 @@ def salvage_place(path: Path | None) -> tuple[str, str]:
 
 
 def _readable_part(text: str) -> dict[str, Any]:
-    """The file's tables, as far as it is TOML: its first keys stand before all tables."""
+    """The beginning of the file that is valid TOML, which has the keys outside all tables."""
     lines = text.splitlines()
     while lines:
         try:

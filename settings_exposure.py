@@ -1,7 +1,8 @@
-"""Files that run as code, or say what an agent may do, in places that its own tools may write. Looks at links only.
+"""Finds files that an agent's own tools could replace although they run as code or say what it may do.
 
-A worker refuses its own hooks in its working directory; here the same is found before there is a worker, and for the
-files that worker does not know of: the settings, the gateway's hooks, the hooks of other agents.
+A worker refuses its own hooks in its working directory. This check runs before there is a worker, and covers the files
+that a worker does not know: the settings, the gateway's hooks, the hooks of other agents. It resolves links, and reads
+no file.
 """
 
 import os
@@ -21,7 +22,7 @@ _FILE_TOOLS = ("write", "edit")
 
 
 def exposure_problems(settings: Settings, file: Path | None) -> list[Problem]:
-    """``file``: the settings file, where there is one. Every path in the settings is absolute by now."""
+    """``file``: the settings file, where there is one. Every path in the settings must be absolute."""
     named = {"the settings": str(file)} if file is not None else {}
     if settings.gateway.hooks:
         named["gateway.hooks"] = settings.gateway.hooks
@@ -59,7 +60,7 @@ def _of_agent(settings: Settings, name: str, agent: AgentSettings, named: dict[s
 
 
 def _free_tools(agent: AgentSettings) -> frozenset[str]:
-    """Tools that change files and run without a person's approval."""
+    """Tools with effects on files that run without approval."""
     if agent.permission_mode != "auto":
         return frozenset()
     there_are = KNOWN_TOOLS["native"] if agent.tools is None else agent.tools

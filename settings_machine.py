@@ -1,7 +1,6 @@
-"""What settings want that this machine, or this environment, does not have: told with the line to mend.
+"""Checks settings against this machine and environment: memory, tokens, secrets, workspaces.
 
-``pool config check`` looks for it, and so does a supervisor before it starts or reads its settings again. Commands that
-only ask do without.
+``pool config check`` runs it, and the supervisor before it starts and at every reload; client commands do not.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +21,8 @@ __all__ = ["machine_problems"]
 
 
 def machine_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
-    """Every problem, under the path that the file has for it. Looks at files and makes nothing."""
-    from pool.memory import check_memory  # noqa: PLC0415  # psutil, which commands that only ask need not wait for
+    """Every problem, under its path in the file. Reads files and creates none."""
+    from pool.memory import check_memory  # noqa: PLC0415  # psutil, which clients need not wait for
 
     yield from _refused(("pool", "max"), check_memory, settings.pool)
     for name, hook in settings.delivery.webhooks.items():
@@ -35,7 +34,7 @@ def machine_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Pro
 
 
 def _refused(path: KeyPath, check: Callable[..., Any], *args: Any) -> Iterator[Problem]:
-    """What ``check`` raises, in words that do not name the setting again."""
+    """The problem that ``check`` raises, without the name of the setting."""
     try:
         check(*args)
     except UsageError as exc:
@@ -59,7 +58,7 @@ def _tokens(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _kept_warm(settings: Settings) -> list[tuple[str, str]]:
-    """The agents in roles whose workers a supervisor starts by itself."""
+    """The agents and roles whose workers the supervisor starts without a request."""
     default = [(settings.router.default_agent, "default")] if settings.pool.min else []
     return [(warm.agent, warm.role) for warm in settings.pool.prewarm] or default
 

@@ -1,4 +1,4 @@
-"""System prompts that the settings name by a file, ``@path``: read when the settings are, by nobody later."""
+"""Reads system prompts that the settings name as ``@path``, together with the settings and never later."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -15,17 +15,16 @@ from wire.regular_file import open_regular
 __all__ = ["with_prompt_files"]
 
 _MAX_BYTES = 100_000
-"""A text is an argument of the worker's program, of which Linux takes 128 KiB."""
+"""A prompt is one argument of the worker's program; Linux limits these to 128 KiB."""
 _KEYS = ("system_prompt", "append_system_prompt")
 
 Table = TypeVar("Table", AgentSettings, RoleSettings)
 
 
 def with_prompt_files(settings: Settings, place: Callable[[str], str]) -> tuple[Settings, list[Problem]]:
-    """The same with the texts in place of the files, and why some cannot be had.
+    """The settings with the files' texts, and a problem for each file that cannot be read.
 
-    ``@path`` is the file that ``place`` finds for the path, ``@@text`` the text ``@text``; anything else is a text,
-    whatever files there are.
+    ``@path`` is a file, ``@@text`` the text ``@text``; anything else is literal text. ``place`` makes a path absolute.
     """
     problems: list[Problem] = []
 

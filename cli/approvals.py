@@ -1,4 +1,4 @@
-"""``pool approvals``: tool calls that wait for a person, and all of what one of them would do."""
+"""``pool approvals``: the pending tool calls, and all of what one of them would do."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 __all__ = ["approvals"]
 
 
-@click.group(invoke_without_command=True, short_help="List tool calls that wait for approval; show one in full.")
+@click.group(invoke_without_command=True, short_help="List pending tool calls; show one in full.")
 @place_options
 @json_option
 @click.pass_context
 def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
-    """List the tool calls that wait for a person's approval; show all of one."""
+    """List the tool calls that wait for approval; show one in full."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_approvals, **options)
 
@@ -26,7 +26,7 @@ def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
 @json_option
 @with_client
 def list_approvals(client: "ControlClient", *, as_json: bool) -> None:
-    """List the tool calls that wait, with what to type about each."""
+    """List the pending tool calls, with the command to type for each."""
     from doors.approval_views import show_approvals
 
     show_approvals(client, as_json=as_json, place=given_place())
@@ -38,7 +38,7 @@ def list_approvals(client: "ControlClient", *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, a page a line.")
 @with_client
 def show(client: "ControlClient", call_id: str, session: str | None, *, as_json: bool) -> None:
-    """Show all of what a tool call would do, and how to decide about it.
+    """Show all of what a tool call would do, and the commands to decide about it.
 
     Line breaks are line breaks; runs of spaces, tabs and control characters are marked; a change of a file is a diff.
     """

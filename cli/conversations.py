@@ -115,11 +115,11 @@ def abort(client: "ControlClient", session: str, run: str | None) -> None:
 @click.command(short_help="Let a tool call go on that waits for approval.")
 @click.argument("call_id", metavar="CALL")
 @click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
-@click.option("--note", metavar="TEXT", help="A word to the agent.")
+@click.option("--note", metavar="TEXT", help="Note for the agent.")
 @click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
 @with_client
 def approve(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
-    """Let a tool call go on that waits for a person's approval."""
+    """Approve a pending tool call."""
     from doors.requests import decide
 
     decide(client, call_id, "allow", session, given_place(), **options)
@@ -129,10 +129,10 @@ def approve(client: "ControlClient", call_id: str, session: str | None, **option
 @click.command(short_help="Refuse a tool call that waits for approval.")
 @click.argument("call_id", metavar="CALL")
 @click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
-@click.option("--note", metavar="TEXT", help="Why not, for the agent.")
+@click.option("--note", metavar="TEXT", help="Reason, for the agent.")
 @with_client
 def deny(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
-    """Refuse a tool call that waits for a person's approval."""
+    """Deny a pending tool call."""
     from doors.requests import decide
 
     decide(client, call_id, "deny", session, **options)

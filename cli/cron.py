@@ -32,8 +32,8 @@ _id = click.argument("job", metavar="JOB")
 def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
     """Scheduled jobs: add, list, look at, remove, run one now.
 
-    A job speaks in its session (mode main; the agent is woken for it), or is done in a session of its own, and
-    what the agent answers there is delivered (mode isolated). Those of the settings file, [cron.jobs.NAME], are here
+    A job is a message in its session (mode main; the agent is woken for it), or runs in a session of its own, and
+    the agent's answer is delivered (mode isolated). Those of the settings file, [cron.jobs.NAME], are here
     too.
     """
     if ctx.invoked_subcommand is None:

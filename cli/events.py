@@ -61,7 +61,7 @@ def follow(
     ctx.exit(130)
 
 
-@events.command("inject", short_help="Have a session told something.")
+@events.command("inject", short_help="Queue a system event for a session.")
 @session_option
 @click.option(
     "--kind", type=click.Choice(("exec", "cron", "delegate", "channel", "other")), help="What has happened (other)."
@@ -70,11 +70,11 @@ def follow(
 @click.argument("text")
 @with_client
 def inject(client: "ControlClient", session: str, kind: str | None, text: str, *, as_json: bool) -> None:
-    """Have a session told TEXT (or what stdin holds, with -): its agent is woken for it.
+    """Queue TEXT (with -, all of stdin) as a system event for a session, and wake its agent.
 
-    The prompt of that turn begins with a line [SYSTEM] TEXT. Where heartbeat.wake is off, that is the session's next
-    turn. The event is kept, also over a restart, until a turn that told it
-    has succeeded; at most for an hour, or for seven days where --kind is exec or delegate.
+    The prompt of the next turn begins with a line [SYSTEM] TEXT; with heartbeat.wake off, that is the session's next
+    ordinary turn. The event is kept, also over a restart, until a turn that had it has succeeded; at most for an hour,
+    or for seven days where --kind is exec or delegate.
     """
     from doors.console import show_injected
     from doors.prompting import read_text

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 __all__ = ["heartbeat"]
 
 _EPILOG = """\b
-Heartbeats by the clock are off until they are set, for all agents or for one:
+Heartbeats at an interval are off; to turn them on, for all agents or one:
   pool config set agents.defaults.heartbeat.every 30m
   pool config set agents.main.heartbeat.every 1h
   pool reload
-Ends of background commands and other events wake an agent also without them.
-To have them told with the session's next turn instead:
+Events, such as the end of a background command, wake agents in any case.
+To report events with the session's next turn instead:
   pool config set agents.defaults.heartbeat.wake false"""
 
 

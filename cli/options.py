@@ -52,11 +52,11 @@ def is_terminal() -> bool:
 
 
 def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
-    """Ask before something is lost; ``yes`` (``flag``) answers beforehand. Where nobody can be asked it is refused."""
+    """Ask before a destructive step, unless ``yes`` (set by ``flag``). Raises UsageError without a terminal."""
     if yes:
         return
     if not is_terminal():
-        raise UsageError(f"this asks first ({question}), and there is no terminal to ask on; give {flag}")
+        raise UsageError(f"this needs a confirmation ({question}), and there is no terminal to ask on; give {flag}")
     click.confirm(question, abort=True, err=True)
 
 
@@ -127,9 +127,9 @@ def find_socket(socket: str | None, config: str | None, data_dir: str | None) ->
 
 
 def _place(config: str | None, data_dir: str | None) -> tuple[Path, str]:
-    """Data directory and socket of the settings; of settings that cannot be used, where a supervisor runs all the same.
+    """Data directory and socket of the settings. Raises SettingsError.
 
-    It runs by what they said before. Raises SettingsError where nobody listens.
+    Invalid settings are enough where a supervisor is found by them: it runs with what they were before.
     """
     from settings_problems import SettingsError
 

@@ -82,7 +82,7 @@ class Commands(click.Group):
                 formatter.write_dl(rows)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Read the arguments; ``--help`` and ``--version`` write there, perhaps to an output that takes no more."""
+        """Parse the arguments; ``--help`` and ``--version`` print here, and that may fail."""
         try:
             return super().make_context(*args, **kwargs)
         except OSError as error:
@@ -115,7 +115,7 @@ def _report(error: Exception) -> int:
     from wire.streams import drop_output
 
     cause = single_cause(error)
-    with suppress(OSError):  # there is nowhere left to say it
+    with suppress(OSError):  # stderr takes nothing either
         click.echo(f"pool: {_words_of(cause)}", err=True)
     drop_output()
     return exit_code(cause) if isinstance(cause, PoolError) else 1
@@ -128,7 +128,7 @@ def _words_of(cause: BaseException) -> str:
     if isinstance(cause, PoolError):
         return error_line(cause)
     if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
-        where = f" {cause.filename}" if cause.filename else ""  # of what is printed there is none
+        where = f" {cause.filename}" if cause.filename else ""  # stdout has no file name
         return f"cannot write{where}: {cause.strerror}"
     return f"unexpected {type(cause).__name__}: {cause} (pool --debug shows where)"
 

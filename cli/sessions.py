@@ -40,7 +40,7 @@ def list_sessions(client: "ControlClient", *, as_json: bool) -> None:
 @json_option
 @with_client
 def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
-    """Show all that is known of one session, and in full what it asks people."""
+    """Show one session, and its pending tool calls in full."""
     from doors.approval_views import show_session
 
     show_session(client, key, as_json=as_json, place=given_place())
@@ -48,10 +48,10 @@ def get_session(client: "ControlClient", key: str, *, as_json: bool) -> None:
 
 @sessions.command("reset")
 @_key
-@click.option("--force", is_flag=True, help="Do not ask where commands run in the background: they end.")
+@click.option("--force", is_flag=True, help="End background commands without asking.")
 @with_client
 def reset(client: "ControlClient", key: str, *, force: bool) -> None:
-    """Begin the session anew; what was said is kept in its old transcript."""
+    """Reset a session; its old transcript is kept."""
     from doors.requests import reset_session
 
     try:

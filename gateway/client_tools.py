@@ -55,7 +55,7 @@ def check_client_tools(tools: Sequence[ClientTool], results: Sequence[ToolResult
 
 
 def check_answer(wanted: AnswerOptions | None, tools: Sequence[ClientTool]) -> None:
-    """Raise UsageError for options that are too large, or speak of tools that the message does not bring."""
+    """Raise UsageError for options that are too large, or require a tool that is not among ``tools``."""
     if wanted is None:
         return
     size = len(msgspec.json.encode(wanted))

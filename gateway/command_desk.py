@@ -26,11 +26,11 @@ class SessionActions(Protocol):
     """What commands do to sessions."""
 
     def running(self, session: str) -> list[str]:
-        """The session's background commands, in words."""
+        """The session's background commands: their ids, or how many there are."""
         ...
 
     async def reset(self, session: str, command: Literal["new", "reset"], *, force: bool = False) -> list[str]:
-        """Begin a new conversation; a running turn is aborted, what waits is refused; which commands have ended."""
+        """Begin a new conversation: abort the turn, refuse what waits. Returns the background commands that end."""
         ...
 
     async def stop(self, session: str) -> int:
@@ -58,7 +58,7 @@ class CommandDesk:
         session = request.session
         match command:
             case NewConversation():
-                return await self._begin_anew(session, command)
+                return await self._new_conversation(session, command)
             case Stop():
                 ended = await self._actions.stop(session)
                 return f"Stopped: {ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was running."
@@ -84,7 +84,7 @@ class CommandDesk:
             case _:
                 assert_never(command)
 
-    async def _begin_anew(self, session: str, command: NewConversation) -> str:
+    async def _new_conversation(self, session: str, command: NewConversation) -> str:
         running = ", ".join(self._actions.running(session))
         if running and not command.force:
             return (

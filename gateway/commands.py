@@ -38,7 +38,7 @@ __all__ = [
 class NewConversation(msgspec.Struct, frozen=True):
     """Begin a new conversation; the old transcript is kept. ``command``, ``new`` or ``reset``, is for hooks.
 
-    ``force``: also where commands run in the background, which end.
+    ``force``: even if that ends commands in the background.
     """
 
     command: Literal["new", "reset"]

@@ -127,7 +127,7 @@ class Conductor:
     def abort(self, run: Run) -> bool:
         """End a run: take it out of its lane, or abort the turn that it began. False when it has ended.
 
-        One whose message another's turn was given leaves that turn, which goes on with the message.
+        A run whose message was put into another's turn leaves that turn, which keeps the message.
         """
         if run.name in self._runs:
             self._withdraw(
@@ -159,11 +159,11 @@ class Conductor:
 
     @property
     def turns(self) -> list[Turn]:
-        """All that run."""
+        """All running turns."""
         return list(self._turns.values())
 
     async def end_questions(self) -> None:
-        """End the turns that wait for a person: their workers note that the calls were not allowed."""
+        """End the turns that wait for a person; their workers record that the calls were not allowed."""
         waiting = [turn for turn in self._turns.values() if turn.lease is not None and turn.lease.awaits_person]
         async with trio.open_nursery() as nursery:
             for turn in waiting:

@@ -16,7 +16,7 @@ __all__ = ["Decisions", "ShownCall"]
 
 
 class ShownCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of a call that waits. ``is_partial``: its agent tells only the beginning of its calls."""
+    """A page of a pending call. ``is_partial``: its agent shows only the beginning of its calls."""
 
     session: str
     call: ToolCallView
@@ -43,7 +43,7 @@ class Decisions:
     ) -> str:
         """Decide, once; returns the session whose call it is. ``note`` reaches the model, ``by`` names the person.
 
-        ``seen``: what the end of a call says that is longer than what was shown of it; without it none is allowed.
+        ``seen``: from the last page of a call whose question shows only its beginning, and required to allow it.
 
         Raises UsageError where nothing waits under that name, WorkerError where the worker does not take it; then
         nothing was run.
@@ -54,12 +54,12 @@ class Decisions:
         return session
 
     async def show(self, call_id: str, session: str | None, offset: int) -> ShownCall:
-        """What a call that waits would do, from ``offset`` characters on. Raises what ``decide`` raises."""
+        """The description of a pending call, from ``offset`` characters on. Raises what ``decide`` raises."""
         session, lease = self._found(call_id, session)
         call = next(call for call in self._permissions.pending(session) if call.id == call_id)
         try:
-            told = await lease.request("describe_call", {"call_id": call_id, "offset": offset})
-            page = msgspec.json.decode(told, type=CallPage)
+            answer = await lease.request("describe_call", {"call_id": call_id, "offset": offset})
+            page = msgspec.json.decode(answer, type=CallPage)
         except WorkerRefused as exc:
             if exc.details.get("worker_code") != "unknown_method":
                 raise

@@ -28,19 +28,19 @@ class Hold:
         self.since = trio.current_time()
         """When it was asked for."""
         self.deadline = self.since + timeout
-        """When its caller waits no more."""
+        """When its caller stops waiting."""
         self.lease: Lease | None = None
         self.error: PoolError | None = None
         self.decided = trio.Event()
         self.given_back = trio.Event()
 
     def give_back_unused(self) -> None:
-        """Give it back, unless a turn runs on it."""
+        """Give it back unless a turn runs on it."""
         if self.lease is not None and self.lease.running_since is None:
             self.given_back.set()
 
     def left(self) -> float:
-        """Seconds until its caller waits no more."""
+        """Seconds until its caller stops waiting."""
         return max(0.0, self.deadline - trio.current_time())
 
 
@@ -55,7 +55,7 @@ class HoldView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HoldFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One hold. ``worker``: None while its caller waits for the session or for a worker; times in seconds."""
+    """One hold. ``worker`` None: its caller waits for the session or for a worker. Times in seconds."""
 
     session: str
     principal: str
@@ -63,7 +63,7 @@ class HoldFigures(msgspec.Struct, frozen=True, kw_only=True):
     age: float
     """Since it was asked for."""
     expires_in: float | None
-    """Until its caller waits no more; None once it is granted."""
+    """Until its caller stops waiting; None once it is granted."""
 
 
 class HoldsFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ class Holds:
         hold = self._holds.get(hold_id)
         if hold is None or hold.principal != principal or hold.lease is None or hold.given_back.is_set():
             if self._is_closed:
-                raise PoolClosed("the supervisor is shutting down and has taken back what nobody used")
+                raise PoolClosed("the supervisor is shutting down and has taken back unused holds")
             raise UsageError(f"there is no hold {hold_id!r}; it was given back, or its connection has ended")
         return hold
 
@@ -121,7 +121,7 @@ class Holds:
         return hold
 
     def close(self) -> None:
-        """The supervisor stops: give back what nobody uses now; a turn that runs on a hold is waited for."""
+        """Take back the holds without a turn; those with one end with it."""
         self._is_closed = True
         for hold in self._holds.values():
             hold.give_back_unused()

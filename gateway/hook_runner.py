@@ -24,7 +24,7 @@ _MOST_OVERDUE = 4
 
 
 class Bootstrap(NamedTuple):
-    """What hooks say of a system prompt: more texts, and which context files are left out; None: all."""
+    """Additions to the system prompt, and the context files to leave out (None: all)."""
 
     texts: list[str]
     left_out: list[str] | None

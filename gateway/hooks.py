@@ -86,8 +86,8 @@ class AgentBootstrap(msgspec.Struct, frozen=True, kw_only=True):
 class LeaveOut(msgspec.Struct, frozen=True):
     """Returned for ``agent:bootstrap``: the agent does not read these context files (``AGENTS.md``).
 
-    None named: it reads none at all. Relative paths begin in the workspace. Programs of dialect ``pi`` read all of them
-    or none: then it is none.
+    Without files it reads none at all. Relative paths begin in the workspace. Programs of dialect ``pi`` read all or
+    none: any ``LeaveOut`` means none.
     """
 
     files: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class GatewayLife(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionLife(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation begins or is over. Reasons: ``first message``, ``held``, ``reset``; ``reset``, ``deleted``.
+    """A conversation starts (``first message``, ``held``, ``reset``) or ends (``reset``, ``deleted``, ``moved``).
 
     ``transcript``: the file of the conversation that is over.
     """

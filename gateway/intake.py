@@ -210,7 +210,7 @@ class Intake:
         if not self._hooks.has("message:received"):
             return address.text
         seen = MessageSeen(session=address.session, text=address.text, source=source)
-        async with self._order.turn(address.session):  # a hook that takes its time must not put a later message first
+        async with self._order.turn(address.session):  # a slow hook must not reorder messages
             heard = await self._hooks.filter("message:received", seen)
         return None if isinstance(heard, Drop) else heard.text
 
@@ -255,7 +255,7 @@ class Intake:
         check_client_tools(message.client_tools, message.tool_results)
 
     def _check_model(self, model: str | None, agent: str) -> None:
-        """A definition of the bundled agent that names a provider allows no other: its keys are that provider's."""
+        """Raise UsageError for another provider than the agent's definition names: its keys are for that one."""
         provider, slash, _ = (model or "").partition("/")
         profiles = self._shelf.parts.profiles
         own = profiles.provider_of(agent)

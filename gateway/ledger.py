@@ -25,7 +25,7 @@ __all__ = ["Ledger", "UnknownRun"]
 _DONE_TEXT = 256 * 1024
 """Characters."""
 _ACCEPTED_TEXT = 2_000
-"""Characters of a message that the events tell; all of it is in the conversation."""
+"""Characters of a message in its event; the conversation has all of it."""
 _DONE_CALLS = 256 * 1024
 """Bytes."""
 _requests = msgspec.json.Decoder(RunRequest)
@@ -33,7 +33,7 @@ _outcomes = msgspec.json.Decoder(RunOutcome)
 
 
 class UnknownRun(UsageError):
-    """The principal has no such run, or none that is remembered."""
+    """The principal has no such run, or it is no longer kept."""
 
 
 class Ledger:
@@ -83,7 +83,7 @@ class Ledger:
     def announce(self, run: Run, *, awaits_person: bool = False) -> None:
         """Tell of a new run that has its place in a lane; see ``settled``.
 
-        ``awaits_person``: the session's turn goes on only when a person has answered.
+        ``awaits_person``: the session's running turn waits for a person's answer.
         """
         request = run.request
         facts: dict[str, Any] = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
@@ -233,7 +233,7 @@ class Ledger:
         return run
 
     def _why_gone(self, known: KnownRun) -> UsageError:
-        """Why the outcome of an ended run is kept no longer."""
+        """Why the outcome of an ended run is no longer kept."""
         _principal, session, run_id = known.key
         is_young = self._clock() - (known.ended_at or 0.0) < self._outcome_age
         return _evicted(run_id, session) if is_young else _too_old(run_id)
@@ -266,13 +266,13 @@ def _too_old(run_id: str) -> UnknownRun:
 
 
 def _said(text: str) -> dict[str, Any]:
-    """A message, for whoever follows its session: its beginning, where it is long."""
+    """The text of a message for its event, cut where it is long."""
     return {"text": text[:_ACCEPTED_TEXT], **({"truncated": True} if len(text) > _ACCEPTED_TEXT else {})}
 
 
 def _evicted(run_id: str, session: str) -> UsageError:
     return UsageError(
-        f"run {run_id!r} has ended, and its outcome is kept no longer: later outcomes have taken its place "
+        f"run {run_id!r} has ended, and its outcome is no longer kept: later outcomes have taken its place "
         f"(gateway.outcomes, gateway.outcome_bytes); what it said is in the history of session {session}",
         run_id=run_id,
         session=session,

@@ -1,4 +1,4 @@
-"""Messages of one session pass one after the other, in the order in which they came; those of others beside them."""
+"""Keeps messages of one session in the order of their arrival; sessions do not wait for each other."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ __all__ = ["SessionOrder"]
 
 
 class SessionOrder:
-    """One lock for each session in which a message is on its way."""
+    """A FIFO lock for each session with a message in progress."""
 
     def __init__(self) -> None:
         self._locks: dict[str, trio.StrictFIFOLock] = {}
@@ -19,11 +19,11 @@ class SessionOrder:
 
     @asynccontextmanager
     async def turn(self, session: str) -> AsyncGenerator[None, None]:
-        """Wait until what came before has passed, and keep what comes after back until the end of the block."""
+        """Hold the session's lock during the block."""
         lock = self._locks.setdefault(session, trio.StrictFIFOLock())
         try:
             async with lock:
                 yield
         finally:
-            if not lock.locked():  # else it has gone to the next one
+            if not lock.locked():  # else the next one in line has it
                 self._locks.pop(session, None)

@@ -57,7 +57,7 @@ class Permissions:
         found = [key for key, calls in self._sessions.items() if call_id in calls and session in (None, key)]
         if not found:
             raise UsageError(self._refusal(call_id, session), call=call_id, pending=self._shown())
-        if session is None:  # who means a call of the past must not decide another one
+        if session is None:  # the caller may mean an earlier call of that id
             had = {*found, *(key for call, key in self._closed if call == call_id)}
             if len(had) > 1:
                 raise UsageError(f"{len(had)} sessions have had a call {call_id!r}; give the session too", call=call_id)

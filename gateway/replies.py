@@ -144,7 +144,7 @@ class ReplyShaper:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _reply(self, text: str, notes: list[str], *, is_all: bool) -> Reply:
-        """``is_all``: nothing was delivered before it. A failure is told where nobody would hear anything else."""
+        """``is_all``: nothing was delivered before it. A failed tool is reported only where there is no other text."""
         failure = self._tools.failure if is_all and not self._tools.has_spoken else ""
         if is_silent(text):
             return Reply(text=failure, silent=not failure)

@@ -75,7 +75,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
     what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
     one's ``tool_results`` answer them. ``answer``: what the answer is to be; the model is asked for it, and the caller
-    checks what comes. Such a run has a turn of its own.
+    checks it. Such a run has a turn of its own.
     """
 
     text: str
@@ -166,7 +166,7 @@ class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``decide``: let a tool call that awaits approval run, or not; ``note`` reaches the model.
 
-    ``seen``: from the end of ``approvals.show``, for a call that is longer than what its event showed.
+    ``seen``: from the last page of ``approvals.show``, for a call whose event shows only its beginning.
     """
 
     call_id: Key
@@ -201,7 +201,7 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ResetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``sessions.reset``; ``force``: also where commands run in the background, which end."""
+    """``sessions.reset``; ``force``: even if that ends commands in the background."""
 
     session: SessionKey
     force: bool = False
@@ -279,10 +279,10 @@ class LogTailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``sessions.patch``: change how a session is set; what is absent stays, null takes the session's own value away.
+    """``sessions.patch``: an absent member changes nothing, null removes the session's own value.
 
     ``label``: a name for people, of one session only. ``model``: ``provider/model``, or a model of its provider.
-    ``verbose``, ``reasoning``: whether answers show what tools do, and what the model thinks.
+    ``verbose``, ``reasoning``: whether answers show tool calls, and the model's thinking.
     """
 
     session: SessionKey

@@ -1,4 +1,4 @@
-"""Which background commands run for which session, kept for the next supervisor: they die when this one is killed."""
+"""Background commands by session, on the disk: a kill of the supervisor kills them, and the next one reports it."""
 
 import msgspec
 
@@ -14,22 +14,22 @@ _decode = msgspec.json.Decoder(Background).decode
 
 
 class RunningCommands:
-    """One document for each session that has any. Its methods do not wait for the disk."""
+    """One document for each session with background commands. Only ``left`` waits for the disk."""
 
     def __init__(self, documents: StoredDocuments) -> None:
         self._documents = documents
         self._of_worker: dict[str, tuple[str, Background]] = {}
 
     async def left(self) -> dict[str, Background]:
-        """What ran when the last supervisor was killed, by session; see ``drop``. Raises StoreUnusable."""
+        """The commands that ran when the last supervisor was killed, by session. Raises StoreUnusable."""
         return {session: _read(body) for session, body in (await self._documents.load(_KIND)).items()}
 
     def drop(self, session: str) -> None:
-        """What was left of the session has been told."""
+        """Remove a session's entry of ``left`` after it was reported."""
         self._documents.put(_KIND, session, None)
 
     def note(self, worker: str, session: str | None, commands: Background) -> None:
-        """These run on the worker now, for this session (None: for nobody's conversation)."""
+        """The commands on a worker now, and their session (None: the conversation is over)."""
         was = self._of_worker.pop(worker, None)
         if session is not None and commands.running:
             self._of_worker[worker] = session, commands
@@ -38,18 +38,18 @@ class RunningCommands:
             self._documents.put(_KIND, was[0], None)
 
     def note_end(self, worker: str, name: str) -> None:
-        """One of the worker's has ended, which is told now; that it was lost must not be told later."""
+        """Remove a command whose end is reported now, so that it is not reported as killed later."""
         session, commands = self._of_worker.get(worker, (None, Background()))
         if session is not None and (name in commands.names or not commands.names):
             names = [other for other in commands.names if other != name]
             self.note(worker, session, Background(commands.running - 1, names))
 
     def of(self, session: str) -> Background:
-        """What runs for the session now."""
+        """The session's commands now."""
         return next((commands for key, commands in self._of_worker.values() if key == session), Background())
 
     def forget(self, session: str) -> None:
-        """The session's conversation is over, and what still runs belongs to nobody."""
+        """The session's conversation is over; its commands are no longer reported."""
         for worker in [worker for worker, (key, _) in self._of_worker.items() if key == session]:
             self.note(worker, None, Background())
 
@@ -58,4 +58,4 @@ def _read(body: bytes) -> Background:
     try:
         return _decode(body)
     except DECODE_ERRORS:
-        return Background(1)  # that there was something is all that can be told
+        return Background(1)  # how many they were is not known

@@ -40,7 +40,7 @@ __all__ = ["Gateway", "Recovery", "open_gateway"]
 
 
 _AT_ONCE = 50
-"""Recovered runs that begin before others get their turn: each costs a third of a millisecond."""
+"""Recovered runs that begin between two checkpoints: each takes a third of a millisecond."""
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class Gateway:
         self.shutdown_requested.set()
 
     def waits_for(self) -> list[str]:
-        """What keeps the supervisor from its end, in words."""
+        """What the shutdown waits for, one sentence each."""
         turns, asking = self.conductor.turns, self.attachments.asking()
         return waits_for(turns, self.permissions, asking, trio.current_time())
 
@@ -209,7 +209,7 @@ class Gateway:
     async def go_on(self) -> None:
         """Give the recovered runs that never began their places, in the order of their acceptance.
 
-        ``resumed`` is set when all have theirs; nothing that may need a place of its own is taken before.
+        ``resumed`` is set when all have theirs; requests that may need a place wait for that.
         """
         runs, self._to_resume = self._to_resume, []
         for number, run in enumerate(runs, start=1):

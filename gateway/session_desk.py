@@ -149,7 +149,7 @@ class SessionDesk:
     # --- settings of its own ------------------------------------------------------------------------------------------
 
     def patch(self, changes: PatchRequest) -> SessionView:
-        """Change how a session is set. Raises UsageError: it is unknown, or another one has the label."""
+        """Change a session's own settings. Raises UsageError: it is unknown, or another session has the label."""
         entry = self._known(changes.session)
         given = {name: value for name in _SETTINGS if (value := getattr(changes, name)) is not msgspec.UNSET}
         if given.get("label") is not None:
@@ -163,7 +163,7 @@ class SessionDesk:
 
     def _check_label(self, session: str, label: str) -> None:
         if not label.isprintable():
-            raise UsageError("a label holds characters that can be printed only", session=session)
+            raise UsageError("a label can hold printable characters only", session=session)
         for other in self._sessions:
             if other.label == label and other.key != session:
                 raise UsageError(f"the label {label!r} is session {other.key}'s already", session=session)
@@ -190,7 +190,7 @@ class SessionDesk:
     ) -> list[str]:
         """Begin a new conversation; a running turn is aborted, what waits is refused, the transcript stays.
 
-        Commands in the background end with the old one: returns which. Raises UsageError for these without ``force``.
+        Its background commands end, and are returned. Raises UsageError for these without ``force``.
         """
         entry = self._known(session)
         running = self.running(session)
@@ -227,9 +227,9 @@ class SessionDesk:
         return await trio.to_thread.run_sync(_remove, transcript, self._data_dir / "sessions")
 
     async def give_up(self, key: str) -> None:
-        """Forget a session in which nothing runs, and keep its transcript for another session to go on with.
+        """Forget a session in which nothing runs, but not its transcript, which another session is to use.
 
-        Returns once no worker has the transcript open. Raises PoolError where one does not close it.
+        Returns once no worker has the transcript open. Raises PoolError where a worker does not close it.
         """
         entry = self._known(key)
         async with self._conductor.occupy(entry.key, priority=_FIRST):
@@ -257,7 +257,7 @@ class SessionDesk:
     def _begin_anew(self, session: str) -> str | None:
         """Only while nothing runs in the session."""
         self._pool.tell(ForgetSession(session))
-        self._system_events.forget(session, RESULTS)  # of no use to a conversation that knows nothing of it
+        self._system_events.forget(session, RESULTS)  # the new conversation knows nothing of them
         old = self._sessions.drop_transcript(session)
         self._bus.publish(session, Channel.MONITOR, "session_reset", {"transcript": old})
         return old
@@ -282,10 +282,7 @@ def _life(entry: SessionEntry, reason: str, transcript: str | None = None) -> Se
 
 
 def _remove(path: str, ours: Path) -> str | None:
-    """Remove a file whose name a worker has told, where it really lies among ours; a link in it leads nowhere else.
-
-    The full outputs of the agent's tools, which lie beside it, go first.
-    """
+    """Remove a transcript that a worker has named, if its real path is below ``ours``, and the outputs beside it."""
     try:
         real = Path(path).resolve(strict=True)
         if not real.is_relative_to(ours.resolve()):

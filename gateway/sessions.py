@@ -35,7 +35,7 @@ class Sessions:
         is_busy: Callable[[str], bool] = lambda _session: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``is_busy``: whether a run of the session is in its turn, or waits for one."""
+        """``is_busy``: whether a run of the session is running or waiting."""
         self._book = SessionBook(settings)
         self._is_busy = is_busy
         self._store = store
@@ -77,7 +77,7 @@ class Sessions:
         """The session that a key means, in its one spelling, with the agent and the role that it is to have.
 
         Those that are named, else the key's own, else those it has had; a new session has the ``default`` agent.
-        Raises UsageError for what is no key, and for another agent than the one whose conversation the session is.
+        Raises UsageError for an invalid key, and as ``check_agent``.
         """
         key = parse_session_key(text)
         session = format_session_key(key)
@@ -87,10 +87,9 @@ class Sessions:
         return session, agent, role or (known.role if known and known.agent == agent else "default")
 
     def check_agent(self, key: str, agent: str) -> None:
-        """Raise UsageError where the session is a conversation with another agent, or is about to be one.
+        """Raise UsageError where the session has, or is about to have, a conversation with another agent.
 
-        Every way to a session's worker comes through here: an agent may not understand what another one has written,
-        and would write into it.
+        Every door comes through here: an agent that cannot read another's transcript would still write into it.
         """
         known = self.get(key)
         if known is None or known.agent == agent:

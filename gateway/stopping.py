@@ -1,4 +1,4 @@
-"""The end of a supervisor's life: what it waits for, in words."""
+"""What the shutdown of a supervisor waits for, in words."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,10 +11,10 @@ _SHOWN = 10
 
 
 def waits_for(turns: Iterable[Turn], permissions: Permissions, asked: Iterable[str], now: float) -> list[str]:
-    """One sentence for each turn that runs and each session in ``asked``, whose front ends wait for its worker."""
-    told = [*(_turn(turn, permissions, now) for turn in turns if turn.worker is not None)]
-    told += [f"session {session}: a request of a front end" for session in asked]
-    return told if len(told) <= _SHOWN else [*told[:_SHOWN], f"and {len(told) - _SHOWN} more"]
+    """One sentence for each running turn, and for each session in ``asked``, where a front end awaits an answer."""
+    lines = [_turn(turn, permissions, now) for turn in turns if turn.worker is not None]
+    lines += [f"session {session}: a request of a front end" for session in asked]
+    return lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"]
 
 
 def _turn(turn: Turn, permissions: Permissions, now: float) -> str:

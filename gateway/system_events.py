@@ -102,7 +102,7 @@ class SystemEvents:
         await self._store.flush()
 
     def note(self, news: ExecNews) -> None:
-        """The pool tells which background commands run, and of their ends."""
+        """Take news of background commands from the pool: which run, and their ends."""
         with self._store.together():
             match news:
                 case ExecEnded():
@@ -140,7 +140,7 @@ class SystemEvents:
         self._tell(news.session, "exec_lost", facts)
 
     def running(self, session: str) -> list[str]:
-        """The session's background commands, in words: their names, else how many there are."""
+        """The session's background commands: their ids, or how many there are."""
         commands = self._running.of(session)
         return commands.names or ([_counted(commands.running)] if commands.running else [])
 

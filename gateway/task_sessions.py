@@ -1,4 +1,4 @@
-"""Sessions that were made for one delegated task are forgotten, as long after its end as its outcome is kept."""
+"""Deletes the sessions of delegated tasks, as long after a task's end as its outcome is kept."""
 
 import logging
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from pool import Pool
 __all__ = ["TASKS", "TaskSessions"]
 
 TASKS = "subagent:"
-"""How their keys begin; what follows is the id of the task's run."""
+"""Prefix of their keys, before the id of the task's run."""
 _logger = logging.getLogger("pool.gateway")
 
 
 class TaskSessions:
-    """A session in which somebody has spoken since is no longer the task's, and stays."""
+    """A session that had another run since is not deleted."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class TaskSessions:
         self._start_soon = start_soon
 
     def forget_later(self, key: str, seconds: float) -> None:
-        """Forget the session after this time, once nothing runs in it, not even in the background."""
+        """Delete the session after this time, or later, when nothing runs in it, not even in the background."""
         self._start_soon(self._forget, key, seconds)
 
     def take_over(self, seconds: float) -> None:
-        """The same for all that an earlier life has left."""
+        """The same for all sessions that an earlier supervisor has left."""
         for entry in list(self._sessions):
             if entry.key.startswith(TASKS):
                 self.forget_later(entry.key, seconds)
@@ -57,4 +57,4 @@ class TaskSessions:
         try:
             await self._desk.delete(key)
         except PoolError as exc:
-            _logger.warning("session %s of a delegated task is still there: %s", key, exc)
+            _logger.warning("could not delete session %s of a delegated task: %s", key, exc)

@@ -29,7 +29,7 @@ class ToolNotes:
 
     Attributes:
         failure: a short text that a tool failed, while it is true: the same tool has not succeeded since; else empty.
-        has_spoken: whether a messaging tool has delivered a text, for all that is known in this conversation.
+        has_spoken: whether a messaging tool has delivered a text, in this conversation as far as is known.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def _line(text: str, most: int) -> str:
 
 
 def _goes_elsewhere(call: ToolCallView) -> bool:
-    """Whether the call's input names an address; of an input that was cut off nobody knows."""
+    """Whether the call's input names an address; False for an input that was cut off."""
     try:
         given = msgspec.json.decode(call.input_preview)
     except msgspec.DecodeError:

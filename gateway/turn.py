@@ -293,7 +293,7 @@ class Turn:
             self._scope.cancel()
 
     def _pause(self, *, now: bool, why: str) -> None:
-        """The clock of a run stands still while a person is asked; ``why`` they are asked no longer."""
+        """Stop a run's clock while a person is asked; ``why``: the reason for the end of the pause."""
         if now == (self._paused_at is not None):
             return
         if self._paused_at is None:
@@ -384,7 +384,7 @@ class Turn:
 
 
 def _answers(batch: list[Message]) -> bool:
-    """Whether one of these tells that a person has answered."""
+    """Whether one of these is a person's answer."""
     return any(message.event in _ANSWERS for message in batch)
 
 

@@ -42,7 +42,7 @@ class TurnDesk(Protocol):
         ...
 
     def awaits_person(self, turn: "Turn", over: str | None) -> None:
-        """The turn waits for a person from now on; or no longer, and ``over`` says why."""
+        """The turn waits for a person from now on (``over`` None), or no longer; ``over``: why."""
         ...
 
 

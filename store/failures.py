@@ -47,7 +47,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def is_damage_found_by_reading(error: sqlite3.Error) -> bool:
-    """The same for an error met by a statement that is sound: there is no such table, or a text that is none."""
+    """The same for an error of a correct statement, where a missing table or invalid text is damage too."""
     return is_damage(error) or _code_of(error) in _NO_SUCH_THING or str(error).startswith(_NO_TEXT)
 
 

@@ -22,7 +22,7 @@ SEQ_BLOCK = 10_000
 """So many seqs are reserved at a time."""
 
 _NO_VERSION = 100
-"""A file that claims to be of a version beyond is damaged."""
+"""A version from here on is damage, not a newer program's."""
 
 Row = TypeVar("Row", SessionRow, RunRow, DocumentRow)
 
@@ -149,7 +149,7 @@ def _damage_told() -> Iterator[None]:
 
 @contextmanager
 def _damage_of_reading_told() -> Iterator[None]:
-    """The same around statements that only read what a sound file holds."""
+    """The same around statements that cannot fail on an undamaged file."""
     try:
         yield
     except sqlite3.Error as exc:
@@ -244,5 +244,5 @@ def _read_through_documents(connection: sqlite3.Connection) -> None:
 
 
 def _row(kind: type[Row], columns: dict[str, Any]) -> Row:
-    """Raises ValueError where a column holds what no life of ours has written: SQLite keeps any type in any."""
+    """Raises ValueError for a column of a wrong type: SQLite stores any type in any column."""
     return msgspec.convert(columns, kind, builtin_types=(bytes,))

@@ -41,9 +41,9 @@ _NAMED = re.compile(r"CREATE (?:TABLE|INDEX) (\w+)")
 
 
 def has_tables_of(connection: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = STEPS) -> bool:
-    """Whether tables and indexes are those that the first ``version`` steps make; others of no step's name may be.
+    """Whether the tables and indexes are those of the first ``version`` steps; ones with other names are ignored.
 
-    Raises sqlite3.Error where the file cannot tell.
+    Raises sqlite3.Error where the file cannot be read.
     """
     names = {name for step in steps for statement in step for name in _NAMED.findall(statement)}
     found = _objects(connection)

@@ -1,4 +1,4 @@
-"""What a model is told of the answer that is wanted, for models and agents that take no such parameter. Pure."""
+"""Answer options as text of a prompt, for models and agents that do not take them as parameters. Pure."""
 
 import msgspec
 
@@ -8,13 +8,13 @@ __all__ = ["words_of"]
 
 
 def words_of(options: AnswerOptions, *, passed_on: bool) -> str:
-    """The instructions of a run as text. ``passed_on``: form and choice of tools are parameters of the model call."""
-    told = [options.instructions]
+    """The options as text. ``passed_on``: JSON form and tool choice are also parameters of the model call."""
+    words = [options.instructions]
     if options.json is not None and not (passed_on and options.json.schema is not None):
-        told.append(_of_json(options.json))  # servers refuse "an object" where no message speaks of JSON
+        words.append(_of_json(options.json))  # servers refuse a bare "json_object" unless a message mentions JSON
     if options.must_call and not passed_on:
-        told.append(_of_call(options.must_call))
-    return "\n\n".join(filter(None, told))
+        words.append(_of_call(options.must_call))
+    return "\n\n".join(filter(None, words))
 
 
 def _of_json(wanted: JsonAnswer) -> str:

@@ -40,7 +40,7 @@ class CallLines:
             self._end(call, end_words(call, details))
 
     def page(self, page: CallPage) -> None:
-        """What a call would do; nothing of what lies behind the page."""
+        """Show a page of a call's description."""
         for line in page_lines(page, self._stage.columns - len(_BELOW)):
             self._stage.note(f"{_BELOW}{line.text}", whole=True, style=STYLES[line.tone])
 

@@ -1,7 +1,7 @@
-"""A page of a tool call as lines of a terminal: line breaks are line breaks, and nothing in it is invisible. Pure.
+"""A page of a tool call as lines of a terminal: line breaks are kept, and no character is invisible. Pure.
 
-Every line of the call stands behind a margin, so that no text in it can pass for a line of ours; a line that goes on
-from the one above, because the terminal is narrow, has another margin.
+Every line of the call has a margin, so that no text in it can pass for a line of ours; the continuation of a wrapped
+line has another one.
 """
 
 import re
@@ -18,34 +18,34 @@ Tone = Literal["plain", "name", "added", "removed", "place"]
 STYLES: Mapping[Tone, str] = {"plain": "", "name": DIM, "added": GREEN, "removed": RED, "place": DIM}
 
 _BESIDE = 60
-"""A text of one line, up to this long, stands beside its name."""
+"""A text of one line, up to this many characters, is beside its name."""
 _NAMES = 9
 _MARGIN, _GOES_ON = "│ ", "┆ "
 _LEAST = 16
 _INDENT = 40
-"""Spaces at the beginning of a line that are taken for indentation."""
+"""Up to this many spaces at the beginning of a line are indentation, and not marked."""
 _DOTS = 8
 _EMPTY_LINES = 3
 _SPACES = re.compile(r"  +| $|^ +")
 _BLANK = re.compile("[\u2800\u3164\uffa0\u115f\u1160]")
-"""Characters that count as printable and show nothing."""
+"""Characters that are printable by Unicode but blank."""
 
 
 class PageLine(NamedTuple):
-    """One line, free of control codes and no wider than was asked for."""
+    """One line without control codes, at most as wide as was asked for."""
 
     text: str
     tone: Tone = "plain"
 
 
 def page_lines(page: CallPage, columns: int) -> Iterator[PageLine]:
-    """The parts of the page, none of what lies behind it; see ``hidden_words``."""
+    """The parts of the page as lines of at most ``columns`` columns."""
     for part in page.parts:
         yield from _part_lines(part, max(columns, _LEAST))
 
 
 def hidden_words(page: CallPage) -> str:
-    """How much lies behind the page; empty where nothing does."""
+    """The size of what follows the page, in words; empty where nothing does."""
     if not page.hidden:
         return ""
     lines = f" in {page.hidden_lines:,} lines" if page.hidden_lines > 1 else ""
@@ -53,7 +53,7 @@ def hidden_words(page: CallPage) -> str:
 
 
 def marked(line: str) -> str:
-    """One line of a text with everything in it visible: runs of spaces, tabs, control and blank characters."""
+    """One line with its runs of spaces, tabs, control and blank characters made visible."""
     text = _SPACES.sub(_marked_spaces, line).replace("\t", "⇥   ")
     return _BLANK.sub(lambda found: f"\\u{ord(found[0]):04x}", clean(text))
 
@@ -80,9 +80,9 @@ def _part_lines(part: CallPart, columns: int) -> Iterator[PageLine]:
 
 
 def _visible_lines(text: str, *, skip: int) -> Iterator[str]:
-    """The lines with what is in them visible; of many empty ones in a row, which would push away the next, how many.
+    """The lines, marked; a run of empty lines, which could push the next out of sight, becomes its length.
 
-    ``skip``: characters at the beginning of a line that are no part of the text.
+    ``skip``: characters at the beginning of each line that are not marked.
     """
     empty = 0
     lines = text.removesuffix("\n").split("\n")
@@ -119,7 +119,7 @@ def _wrapped(line: str, tone: Tone, columns: int) -> Iterator[PageLine]:
 
 
 def _fitting(text: str, columns: int) -> int:
-    """How many characters fit; at least one."""
+    """How many characters fit into ``columns``; at least one."""
     if text.isascii():
         return columns
     end, width = 0, 0

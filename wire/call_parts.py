@@ -1,7 +1,6 @@
-"""What a person is shown of a tool call before deciding about it: its parts, whole or page by page. Pure.
+"""The description of a tool call for the person who decides about it: its parts, whole or in pages. Pure.
 
-The whole may be megabytes. A page is a stretch of it that says how much lies behind it, so that nobody takes the
-beginning for all there is.
+The whole may be megabytes. Every page says how much follows it, so that a beginning cannot pass for the whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,14 +11,14 @@ import msgspec
 __all__ = ["PAGE_CHARS", "SHOWN_CHARS", "SHOWN_LINES", "CallPage", "CallPart", "bounded", "page_of"]
 
 SHOWN_CHARS, SHOWN_LINES = 4_000, 40
-"""What the event that asks carries at most."""
+"""Limits of the event ``permission_required``."""
 PAGE_CHARS = 32_000
-"""What one page carries at most where pages are asked for."""
+"""Limit of a page on request."""
 _MAX_NAME = 100
 
 
 class CallPart(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that the call says: a command, a directory, a change. ``offset``: characters of it before ``text``.
+    """One part of a call: a command, a directory, a diff. ``offset``: characters of it before ``text``.
 
     ``diff``: each line begins with ``+``, ``-``, a space or ``@``.
     """
@@ -31,10 +30,9 @@ class CallPart(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CallPage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stretch of a call. ``offset``: characters before it; ``hidden`` and ``hidden_lines``: behind it.
+    """A page of a call. ``offset``: characters before it; ``hidden`` and ``hidden_lines``: after it.
 
-    ``seen`` comes with the last page where a call is longer than what was shown of it unasked: who allows the call
-    repeats it.
+    ``seen``: only on the last page of a call that is longer than its event shows; a decision to allow must repeat it.
     """
 
     parts: list[CallPart]
@@ -52,7 +50,7 @@ class CallPage(msgspec.Struct, frozen=True, omit_defaults=True):
 def page_of(
     parts: Sequence[CallPart], offset: int = 0, *, chars: int = PAGE_CHARS, lines: int | None = None
 ) -> CallPage:
-    """The stretch that begins ``offset`` characters into the parts, at most so many characters and lines."""
+    """The page that begins ``offset`` characters into the parts, of at most ``chars`` and ``lines``."""
     shown: list[CallPart] = []
     left = lines
     for part in _after(parts, offset):
@@ -70,7 +68,7 @@ def page_of(
 
 
 def bounded(page: CallPage, chars: int = 2 * SHOWN_CHARS) -> CallPage:
-    """The page as it may be passed on, whoever made it: what is cut off is counted."""
+    """A worker's page, cut to our limits; what is cut off counts as hidden."""
     parts = [msgspec.structs.replace(part, name=part.name[:_MAX_NAME]) for part in page.parts[: 2 * SHOWN_LINES]]
     cut = page_of(parts, chars=chars)
     hidden = max(0, page.hidden) + cut.hidden + _size(page.parts) - _size(parts)
@@ -79,7 +77,7 @@ def bounded(page: CallPage, chars: int = 2 * SHOWN_CHARS) -> CallPage:
 
 
 def _after(parts: Iterable[CallPart], offset: int) -> Iterator[CallPart]:
-    """What lies behind ``offset``; empty parts at that place belong to what follows."""
+    """The parts from ``offset`` on; empty parts at that place are included."""
     for part in parts:
         if offset < len(part.text) or (not part.text and not offset):
             yield msgspec.structs.replace(part, text=part.text[offset:], offset=part.offset + offset)
@@ -87,7 +85,7 @@ def _after(parts: Iterable[CallPart], offset: int) -> Iterator[CallPart]:
 
 
 def _beginning(text: str, chars: int, lines: int | None) -> str:
-    """Whole lines where they are not too long for that. ``lines``: more than 0."""
+    """The beginning of the text, cut at a line break where that is possible. ``lines``: more than 0."""
     end = -1
     for _ in range(lines or 0):
         end = text.find("\n", end + 1)

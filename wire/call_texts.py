@@ -13,7 +13,7 @@ __all__ = ["CallEnd", "call_words", "end_words", "error_words", "is_all_said"]
 _OK, _ODD, _FAILED, _GOES_ON = "✓", "!", "✗", "…"
 _CUT_OFF = re.compile(r'\{\s*"\w+"\s*:\s*"((?:[^"\\]|\\.)*)')
 _PREVIEW = 200
-"""Characters of an input that events show of a call: with so many it may have been cut."""
+"""Characters of an input in events; one of this length may have been cut."""
 _NOTE = "(Command "
 """So begins the line in which ``exec`` says how a command ended."""
 
@@ -32,7 +32,7 @@ def call_words(name: object, preview: object) -> str:
 
 
 def is_all_said(preview: object) -> bool:
-    """Whether ``call_words`` says all of the input: it was not cut, and a line shows it as it is."""
+    """Whether ``call_words`` shows the whole input: it was not cut, and fits a line unchanged."""
     if not isinstance(preview, str):
         return False
     words = preview

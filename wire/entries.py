@@ -85,7 +85,7 @@ class ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
 
 
 class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
-    """The model calls a tool; no other call has its ``id``, in whichever conversation."""
+    """The model calls a tool; ``id`` is unique over all conversations."""
 
     id: str
     name: str
@@ -182,9 +182,9 @@ class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool call and its history. Times are Unix times in seconds.
 
     ``input`` is not repeated in a transcript: it stands in the message that makes the call. ``changed_input`` is what a
-    hook has put in its place. ``result`` is the content
-    of the call's result, ``images`` what belongs to it; ``error`` is set where the call did not succeed. ``client``:
-    whoever sent the prompt carries it out, and the next prompt brings its result.
+    hook has put in its place. ``result`` is the content of the call's result, ``images`` what belongs to it; ``error``
+    is set where the call did not succeed. ``client``: the sender of the prompt carries it out, and the next prompt
+    brings its result.
     """
 
     id: str
@@ -214,9 +214,9 @@ class CallEntry(msgspec.Struct, frozen=True, tag_field="type", tag="call"):
 class ExecRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A command in the background, for the next worker that holds the conversation. Times are Unix times in seconds.
 
-    ``ended_at`` None: it runs, or its worker has died with it; ``lost`` says the latter where it was found. ``tail`` is
-    the end of its output; ``unseen`` counts those of its characters that no poll has shown, ``is_cut`` says that there
-    was more before it. ``cleared``: the agent wants to hear no more of it.
+    ``ended_at`` None: it runs, or died with its worker; then the next worker writes ``lost``. ``tail``: the end of its
+    output; ``unseen``: how many of its characters no poll has shown; ``is_cut``: there was more before it. ``cleared``:
+    the agent has removed it from its list.
     """
 
     id: str
@@ -236,7 +236,7 @@ class ExecRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExecEntry(msgspec.Struct, frozen=True, tag_field="type", tag="exec"):
-    """How a background command stands has changed."""
+    """The new state of a background command."""
 
     seq: int
     ts: float

@@ -1,9 +1,9 @@
-"""The excerpt of a text that is too long for an event: its beginning and its end, and how much lies between. Pure."""
+"""Cuts a text that is too long for an event: keeps its beginning and end, and counts the rest. Pure."""
 
 __all__ = ["MAX_RESULT", "excerpt"]
 
 MAX_RESULT = 8_000
-"""Characters of a tool call's result that events carry."""
+"""Characters of a tool call's result in events."""
 
 
 def excerpt(text: str, most: int = MAX_RESULT) -> str:

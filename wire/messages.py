@@ -99,7 +99,7 @@ class JsonAnswer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 class AnswerOptions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What the answer of one run is to be. The model is asked for it; whoever asked checks what comes.
+    """Options for the answer of one run. They reach the model; the caller checks the answer.
 
     ``instructions``: more of the system prompt, for this run only. ``must_call``: names of client tools, of which the
     model is to call one. ``stop``: texts at which the model ends its answer, where its server can do that.
@@ -118,7 +118,7 @@ class PromptParams(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     run ends with their calls, and ``tool_results`` (``tool_use_id``, ``content``, ``is_error``) of a next prompt answer
     them. A client tool takes the place of the agent's own tool of the same name for that run. ``history_turns``: how
     many user messages the model sees at most. ``from_session`` names another session that the text comes from.
-    ``answer``: what the answer is to be.
+    ``answer``: options of the answer.
     """
 
     text: str
@@ -197,7 +197,7 @@ Breakpoint: TypeAlias = Literal[
     "TOOL_EXECUTING",
     "POST_TOOL",
 ]
-"""Where in a step a run stands: before the model has said anything, while it does, or with which of its calls."""
+"""The point of a step that a run has reached: before or during the model's answer, or the state of its calls."""
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
@@ -289,10 +289,10 @@ class CallDetails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``tool``: a tool call is there (``start``), runs after a person has allowed it, has new output, fails, ends.
+    """``tool``: a call is made (``start``), runs after an approval, has new output, fails, ends.
 
-    ``tail``: the end of its output so far. ``result``: what it came to, as its model reads it, at most about 8,000
-    characters; told once, at the end, also of a call that failed.
+    ``tail``: the end of its output so far. ``result``: the result as the model reads it, cut to about 8,000 characters;
+    only with ``end``, also of a failed call.
     """
 
     phase: Literal["start", "running", "update", "end", "error"]
@@ -306,7 +306,7 @@ class ToolEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Background(msgspec.Struct, frozen=True):
-    """``background``: how many processes the worker runs in the background, told at every change; ``names``: theirs."""
+    """``background``: how many processes the worker runs in the background, and their ``names``; at every change."""
 
     running: int = 0
     names: list[str] = []

@@ -9,10 +9,9 @@ __all__ = ["places_of", "writable_by_others"]
 
 
 def writable_by_others(path: Path) -> str | None:
-    """Who else can write the file, in words that follow its name, with owner and mode; None = only we and root.
+    """Who else can write the file, in words that follow its name, with owner and mode; None = only this user and root.
 
-    Of a link, it and what it leads to must be ours. A file that only our own group may write counts as ours. Raises
-    OSError.
+    A link and its target are both checked. Write access of this user's own group is allowed. Raises OSError.
     """
     for status in (path.lstat(), path.stat()):
         mode = "" if stat.S_ISLNK(status.st_mode) else f", mode {stat.S_IMODE(status.st_mode):04o}"
@@ -26,7 +25,7 @@ def writable_by_others(path: Path) -> str | None:
 
 
 def places_of(path: str) -> tuple[Path, Path]:
-    """Where the file itself lies, and where its name does: a link can be replaced as well as the file."""
+    """The real path of a file, and that of its name: a link can be replaced as well as its target."""
     given = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() would follow the link itself
     return Path(os.path.realpath(given)), Path(os.path.realpath(given.parent)) / given.name
 

@@ -1,6 +1,6 @@
-"""Which variables of an environment hold a secret, by their names: their values are hidden in texts. Pure.
+"""Tells by its name whether an environment variable holds a secret, whose value is hidden in texts. Pure.
 
-Other values, ``production`` of ``MODE`` say, are words that errors need.
+Other values, such as ``production`` of ``MODE``, stay: error messages need them.
 """
 
 import re
@@ -13,17 +13,17 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _PLACE = re.compile(r"_(?:DIR|FILE|PATH|HOME)$", re.IGNORECASE)
-"""What ends so says where a secret lies, not what it is."""
+"""Names that end so hold the place of a secret, not its value."""
 _PASSWORD_IN_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
 
 def names_a_secret_variable(name: str) -> bool:
-    """Whether the value of a variable called so is a secret."""
+    """Whether a variable of this name holds a secret."""
     return _SECRET.search(name) is not None and _PLACE.search(name) is None
 
 
 def secret_values(variables: Iterable[tuple[str, str]], marked: Collection[str] = ()) -> tuple[str, ...]:
-    """The values that are secret: by their variable's name, as an address with a password, or because it is marked."""
+    """The secret values: by the variable's name, because it is ``marked``, or as a URL with a password."""
     return tuple(
         value
         for name, value in variables

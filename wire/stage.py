@@ -91,7 +91,7 @@ class Stage:
 
     @property
     def columns(self) -> int:
-        """How wide a line beside the answer may be."""
+        """The width of a line beside the answer, in columns."""
         return self._columns()
 
     def flush(self) -> None:

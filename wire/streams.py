@@ -8,7 +8,7 @@ import sys
 __all__ = ["CANNOT_WRITE", "drop_output", "fill_standard_streams", "replace_what_cannot_be_encoded"]
 
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
-"""What an output may refuse with: told in one line, and no defect of ours."""
+"""Errors of an output that is full or closed: reported in one line, without a traceback."""
 
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
@@ -26,9 +26,9 @@ def fill_standard_streams() -> None:
 
 
 def drop_output() -> None:
-    """Where stdout or stderr takes nothing more, what it holds goes nowhere.
+    """Discard what stdout and stderr still hold if it cannot be written.
 
-    Else Python tries it again at its end, and has words and an exit code of its own for it.
+    Python would try again at its exit, with an error message and an exit code of its own.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -85,14 +85,14 @@ def message(data: bytes) -> bytes:
 
 
 def in_one_line(data: bytes) -> bytes:
-    """JSON without what a client may take for the end of a line."""
+    """JSON with the characters escaped that a client may take for the end of a line."""
     for raw, escaped in _BREAKS:
         data = data.replace(raw, escaped)
     return data
 
 
 def calls_of(calls: Sequence[Json], place: Place) -> list[Json]:
-    """The calls as a client is told of them."""
+    """The calls in OpenAI's shape, under the ids that the client sees."""
     return [
         {
             "id": place.call_out(call["id"]),

@@ -1,8 +1,8 @@
 """One request for an answer on its way through the pool: its run begun, followed, and what becomes of it afterwards.
 
 What its peer leaves behind depends on ``http.abort_on_disconnect``. A request never has its words put into a turn that
-runs already: it waits for it, and has one of its own. An answer that is not what was asked for is asked for once more,
-in a second run.
+runs already: it waits for it, and has one of its own. After an answer that does not fit what was asked for, the agent
+is asked again in a second run.
 """
 
 import uuid
@@ -54,7 +54,7 @@ class Asking:
 
     @property
     def wanted(self) -> AnswerOptions:
-        """What the answer is to be."""
+        """The options of the answer."""
         return self._request.answer
 
     async def answer(self, receive: Receive, take: Take | None = None) -> RunOutcome | None:
@@ -98,10 +98,10 @@ class Asking:
         """Raise PreviousLost where the session is gone, or one of this door's own has been continued since."""
         place = self._place
         if view is None or view.transcript is None:
-            raise PreviousLost("its conversation is not kept any more; send the whole of it")
+            raise PreviousLost("its conversation is not kept any more; send all of it")
         runs = {run for first in (place.run, place.continues) if first for run in (first, second_run_of(first))}
         if place.is_ours and view.last_run not in runs:
-            raise PreviousLost("it has been continued already, and only the latest response of a conversation can be")
+            raise PreviousLost("it has been continued already; only the latest response of a conversation can be")
 
     # --- the run ----------------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Asking:
         return outcome
 
     async def _fitting(self, outcome: RunOutcome) -> RunOutcome:
-        """The outcome as it is shown, or that of a second run in its place. Raises UnfitAnswer."""
+        """The outcome as the client is shown it; of a second run where the first does not fit. Raises UnfitAnswer."""
         first = shown(outcome, self.wanted)
         problem = await misfit(first, self.wanted, self._schemas)
         if problem is None:

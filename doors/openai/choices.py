@@ -1,7 +1,7 @@
-"""Tools and the choice among them, formats and stops, as OpenAI's two interfaces write them. Pure.
+"""Reads ``tools``, ``tool_choice``, formats and ``stop`` of OpenAI's two interfaces. Pure.
 
-In one a tool is ``{"type": "function", "function": {"name", ...}}``, in the other the name stands beside the type; it
-is the same with choices and formats. Both are read here.
+Completions nest the name: ``{"type": "function", "function": {"name", ...}}``; responses have it beside the type. The
+same holds for choices and formats.
 """
 
 import re
@@ -38,7 +38,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class Choice(NamedTuple):
-    """Which tools the model is offered, and of which it must call one (none: it need not)."""
+    """The tools offered to the model, and the names of those of which it must call one (empty: none)."""
 
     tools: Sequence[Tool]
     must_call: list[str]
@@ -66,7 +66,7 @@ class _Wanted(_Named, frozen=True):
 
 
 def choose(tools: Sequence[Tool], choice: Any) -> Choice:
-    """What ``tool_choice`` makes of the tools. Raises UsageError."""
+    """Apply ``tool_choice`` to the tools. Raises UsageError."""
     match choice:
         case None | "auto":
             return Choice(tools, [])

@@ -62,8 +62,8 @@ def news_prompt(request: ModelInput) -> Prompt:
     if request.all_is_new:
         _refuse_what_was_said_before(past)
         if instructions:
-            told = [text_of(message, at, None) for at, message in instructions]
-            asked = [_INSTRUCTIONS, *told, *([_QUESTION, *asked] if asked else [])]
+            said = [text_of(message, at, None) for at, message in instructions]
+            asked = [_INSTRUCTIONS, *said, *([_QUESTION, *asked] if asked else [])]
     return Prompt("\n\n".join(asked), pictures.found, results)
 
 
@@ -101,15 +101,15 @@ def _parts(request: ModelInput) -> _Parts:
 
 
 def _list_of(request: ModelInput) -> str:
-    """What the request calls its list of messages."""
+    """The request's name for its list of messages."""
     return request.messages[0][0].partition("[")[0] if request.messages else "input"
 
 
 def _refuse_what_was_said_before(past: Iterable[Placed]) -> None:
-    """Messages of others in front of the assistant's own would be left out."""
+    """Raise UsageError for messages before one of the assistant's: they would be left out."""
     for place, message in past:
         if message.role != "assistant":
-            text = "beside previous_response_id there is only what is new, and nothing in front of an older answer"
+            text = "beside previous_response_id, no message may come before one of the assistant"
             raise UsageError(f"{place}: {text}", param=place)
 
 

@@ -1,4 +1,4 @@
-"""What the routes of this door share: reading a body, looking at what is asked before anything is begun, asking."""
+"""What the routes of this door share: reading a body, checking a request before its run begins, asking."""
 
 import uuid
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Entry:
         self._schemas = Schemas()
 
     def caller(self, request: Request) -> HttpCaller:
-        """Who asks, for one method."""
+        """The caller of one method."""
         return HttpCaller(identity_of(request), uuid.uuid4().hex)
 
     async def agents(self, request: Request) -> list[str]:
@@ -43,7 +43,7 @@ class Entry:
             raise UnknownModel(name, names)
 
     async def check(self, request: Request, asked: ModelInput, param: str) -> None:
-        """What can be seen to be wrong before anything is begun; ``param`` is where the form of the answer stands."""
+        """Raises UnknownModel; UsageError for an unusable schema, which the parameter ``param`` holds."""
         await self.check_model(request, asked.model)
         if asked.answer.json is not None and asked.answer.json.schema:
             await self._schemas.check(asked.answer.json.schema, param)
@@ -57,9 +57,9 @@ class Entry:
         return await read_body(request, self.services)
 
     def asking(self, request: Request, asked: ModelInput, place: Place) -> Asking:
-        """The way of a request through the pool."""
+        """A request on its way through the pool."""
         return Asking(self.services, self.forgetting, self._schemas, Question(asked, place, identity_of(request)))
 
     def headers(self, place: Place, ignored: Sequence[str]) -> dict[str, str]:
-        """Those of an answer: its run's name, and the parameters that have no effect."""
+        """The headers of an answer: its run id, and the ignored parameters."""
         return {"x-request-id": place.run, **({"x-pool-ignored": ", ".join(ignored)} if ignored else {})}

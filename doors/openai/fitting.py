@@ -1,7 +1,6 @@
-"""Whether an answer is what was asked for: JSON of a form, a call of a tool; and what an agent is told where it is not.
+"""Checks an answer against what was asked for, JSON of a schema or a tool call, and words the correction.
 
-An agent whose model's server sees to that gives nothing else; of any other the answer is looked at, and where it does
-not fit it is asked once more.
+Some model servers enforce both; the answers of all are checked.
 """
 
 import re
@@ -20,7 +19,7 @@ _FENCED = re.compile(r"\s*```(?:json|JSON)?[ \t]*\n(.*?)\n?```\s*", re.DOTALL)
 
 
 def shown(outcome: RunOutcome, wanted: AnswerOptions) -> RunOutcome:
-    """The outcome as the client is shown it: up to a stop, JSON without a fence of Markdown around it."""
+    """The outcome as the client is shown it: cut at the first stop, JSON without a Markdown fence."""
     text = cut_at(wanted.stop, outcome.text)
     if wanted.json is not None and (fenced := _FENCED.fullmatch(text)):
         text = fenced[1]
@@ -28,7 +27,7 @@ def shown(outcome: RunOutcome, wanted: AnswerOptions) -> RunOutcome:
 
 
 async def misfit(outcome: RunOutcome, wanted: AnswerOptions, schemas: Schemas) -> str | None:
-    """Why the answer is not what was asked for; None: it is, or it was cut off and says so."""
+    """Why the answer does not fit; None if it fits, failed, or was cut off at its length."""
     if outcome.error is not None or outcome.reason is DoneReason.LENGTH:
         return None
     if wanted.must_call and not any(call.get("name") in wanted.must_call for call in outcome.calls):
@@ -46,14 +45,14 @@ async def misfit(outcome: RunOutcome, wanted: AnswerOptions, schemas: Schemas) -
 
 
 def correction(wanted: AnswerOptions, problem: str) -> str:
-    """What the agent is told then."""
+    """The prompt of the second run."""
     if wanted.must_call:
         return f"That is not what was asked for: {problem}. Make that call now instead of answering in text."
     return f"That is not the JSON that was asked for: {problem}. Answer again, with that JSON value and nothing else."
 
 
 def together(first: RunOutcome, second: RunOutcome) -> RunOutcome:
-    """The second outcome, with what both have cost."""
+    """The second outcome, with the tokens of both."""
     one, other = first.usage or TokenUsage(), second.usage or TokenUsage()
     usage = TokenUsage(one.input_tokens + other.input_tokens, one.output_tokens + other.output_tokens)
     return msgspec.structs.replace(second, usage=usage)

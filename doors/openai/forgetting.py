@@ -26,7 +26,7 @@ _logger = logging.getLogger("pool.http")
 
 
 class _Kept(NamedTuple):
-    """Sessions that wait for their client: each ``seconds`` long, ``most`` at once, the longest wait first."""
+    """Timers of kept sessions, the oldest first: each of ``seconds``, at most ``most``."""
 
     seconds: float
     most: int
@@ -62,7 +62,7 @@ class Forgetting:
         except PoolError as exc:
             _logger.warning("sessions that an earlier life has left are not forgotten: %s", exc)
             return
-        for view in reversed(sessions):  # the one used last comes last
+        for view in reversed(sessions):  # the oldest first, as in ``_Kept``
             if OWN_SESSION.fullmatch(view.key):
                 self.keep(view.key, unused_for=time.time() - view.updated_at if is_stored(view.key) else 0.0)
 
@@ -78,7 +78,7 @@ class Forgetting:
         self._start(self._forget_after, end, session)
 
     def keep(self, session: str, unused_for: float = 0.0) -> None:
-        """After some time: the client may come back with results of its tools, or go on with the conversation."""
+        """After some time: the client may come back with results of its tools, or continue the conversation."""
         self.take(session)
         kept = self._kept(session)
         if len(kept.timers) >= kept.most:

@@ -1,4 +1,4 @@
-"""What a request asks of an agent, whichever of OpenAI's two interfaces it came by. Pure."""
+"""What a request asks of an agent, the same for both of OpenAI's interfaces. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from wire.messages import AnswerOptions
 __all__ = ["ModelInput", "Placed", "of_chat"]
 
 Placed = tuple[str, ChatMessage]
-"""A message, and where in the request it stands."""
+"""A message with its place in the request, such as ``messages[0]``."""
 
 
 class ModelInput(NamedTuple):
-    """``tools``: those of the client, as the method ``prompt`` takes them.
+    """``tools``: the client's, as the method ``prompt`` takes them.
 
-    ``all_is_new``: instructions among the messages are new too, where the session knows the conversation so far.
+    ``all_is_new``: a known session has not seen the instructions among the messages either.
     """
 
     model: str
@@ -27,7 +27,7 @@ class ModelInput(NamedTuple):
 
 
 def of_chat(chat: ChatRequest) -> ModelInput:
-    """What a request for a completion asks for. Raises UsageError."""
+    """The input of a request for a completion. Raises UsageError."""
     choice = choose([tool.function.as_tool() for tool in chat.tools or ()], chat.tool_choice)
     answer = AnswerOptions(
         json=json_answer(chat.response_format, "response_format"),

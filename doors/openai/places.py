@@ -2,8 +2,8 @@
 
 ``X-Pool-Session`` names it, else ``user``; a request that names none has a session of its own, which is forgotten when
 it has been answered. Calls of tools that go out from such a one bear its mark in their ids, and so their results find
-back, without the client knowing of sessions at all. Of ``/v1/responses`` such a session is kept, where the client does
-not say ``store: false``, for ``previous_response_id`` to go on with it.
+back, without the client knowing of sessions at all. Such a session of ``/v1/responses`` is kept for
+``previous_response_id``, unless the client says ``store: false``.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _KEY_HEADER = "idempotency-key"
 _MOST_KEY = 128
 
 OWN_SESSION = re.compile(r"openai:(r?[0-9a-f]{32})")
-"""Sessions that this door has made for a request that named none; with the ``r`` those that are kept."""
+"""Sessions that this door has made for a request that named none; ``r``: one that is kept."""
 _OWN_CALL = re.compile(r"call_(r?[0-9a-f]{32})_(.+)", re.DOTALL)
 
 
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     is_keyed: bool = False
     """Whether the client has named the run: then it may have been begun before."""
     continues: str | None = None
-    """The run of ``previous_response_id``: the session is one that knows it."""
+    """The run of ``previous_response_id``, whose session this is."""
 
     def call_out(self, call_id: str) -> str:
         """The id under which a client is told of a call."""
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 def second_run_of(run: str) -> str:
-    """What the run is called that asks once more for what this one was to answer."""
+    """The id of the run that asks again for what this one was to answer."""
     return hashlib.sha256(f"{run}\nagain".encode()).hexdigest()[:32]
 
 
@@ -90,7 +90,7 @@ def find_response_place(
 
 
 def is_stored(session: str) -> bool:
-    """Whether it is kept for the next request, although this door has made it."""
+    """Whether this door made the session and keeps it for ``previous_response_id``."""
     own = OWN_SESSION.fullmatch(session)
     return own is not None and own[1].startswith("r")
 

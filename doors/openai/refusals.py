@@ -35,18 +35,18 @@ class UnknownModel(Refusal):
 
 
 class UnknownResponse(Refusal):
-    """There is no response of that id, or none any more."""
+    """No response has this id, or it is no longer kept."""
 
     def __init__(self, given: str) -> None:
-        super().__init__(HTTPStatus.NOT_FOUND, f"there is no response {given[:200]!r} here, or not any more")
+        super().__init__(HTTPStatus.NOT_FOUND, f"there is no response {given[:200]!r}, or it is no longer kept")
         self.details["param"] = "response_id"
 
 
 class UnfitAnswer(Refusal):
-    """The agent was asked twice and gave something else than what was asked for."""
+    """Two answers of the agent did not fit what was asked for."""
 
     def __init__(self, model: str, problem: str) -> None:
-        text = f"the agent {model!r} did not give the answer that was asked for, asked once more neither: {problem}"
+        text = f"the agent {model!r} was asked twice, and neither answer is what was asked for: {problem}"
         super().__init__(HTTPStatus.BAD_GATEWAY, text)
 
 
@@ -80,7 +80,7 @@ def error_body(error: PoolError) -> bytes:
 
 
 def error_facts(error: PoolError) -> dict[str, Any]:
-    """What is told of an error: message, type, param and code."""
+    """The fields of an error: message, type, param and code."""
     status = _status(error)
     usual = "invalid_request_error" if status < HTTPStatus.INTERNAL_SERVER_ERROR else "server_error"
     param = error.details.get("param")

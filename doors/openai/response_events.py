@@ -1,4 +1,4 @@
-"""The messages of a streamed response: typed, numbered events, which tell each item from beginning to end. Pure."""
+"""The messages of a streamed response: typed, numbered events for each item from beginning to end. Pure."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class ResponseEvents:
-    """Makes the messages of one stream; see ``doors.openai.stream.Messages``."""
+    """Makes the messages of one stream (a ``doors.openai.stream.Messages``)."""
 
     def __init__(self, head: Head) -> None:
         self._head = head

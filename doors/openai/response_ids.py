@@ -1,6 +1,6 @@
-"""What a response of ``/v1/responses`` is called: its id says which session and run it is. Pure.
+"""Ids of responses, which encode their session and run. Pure.
 
-So an id outlives a restart, and the session that ``previous_response_id`` means is found without a table.
+An id is valid over a restart, and ``previous_response_id`` needs no table.
 """
 
 import base64
@@ -14,20 +14,20 @@ _MOST_CHARS = 2000
 
 
 class Named(NamedTuple):
-    """What an id stands for."""
+    """The session and run of an id."""
 
     session: str
     run: str
 
 
 def response_id(session: str, run: str) -> str:
-    """The id of the response that this run is."""
+    """The id of a run's response."""
     text = base64.urlsafe_b64encode(f"{session}\n{run}".encode()).decode().rstrip("=")
     return f"{_PREFIX}{text}"
 
 
 def read_response_id(given: str) -> Named | None:
-    """And back; None for what was never an id of ours."""
+    """The session and run of an id; None if it was never one of ours."""
     text = given.removeprefix(_PREFIX)
     if text == given or len(given) > _MOST_CHARS:
         return None

@@ -1,4 +1,4 @@
-"""The items of a request for a response, as the messages that the other interface has. Pure."""
+"""Converts the items of a request for a response to messages of a completion. Pure."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ Content = str | Annotated[list[Part], msgspec.Meta(max_length=_MOST_PARTS)]
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One item, of whatever ``type``; without one it is a message."""
+    """One item of any ``type``; a message by default."""
 
     type: str = "message"
     role: Literal["system", "developer", "user", "assistant"] | None = None
@@ -45,7 +45,7 @@ def messages_of(items: Sequence[Item]) -> list[Placed]:
                 content = _content(item.output)
                 messages.append((where, ChatMessage("tool", content, tool_call_id=item.call_id)))
             case "reasoning":
-                pass  # what another model has thought is of no use to this one
+                pass  # another model's reasoning is of no use to this one
             case _:
                 text = f"items of type {item.type[:50]!r} are not understood; there are message, function_call, "
                 raise UsageError(f"{where}: {text}function_call_output and reasoning", param=f"{where}.type")
@@ -53,7 +53,7 @@ def messages_of(items: Sequence[Item]) -> list[Placed]:
 
 
 def _add_call(messages: list[Placed], item: Item, where: str) -> None:
-    """A call belongs to the message of the assistant in front of it, where there is one."""
+    """Add a call to the assistant's message before it, if there is one."""
     call = ToolCall(item.call_id, Function(item.name, item.arguments))
     if messages and messages[-1][1].role == "assistant":
         place, last = messages[-1]

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 class Head(NamedTuple):
-    """What holds of a response from its beginning: its id, and what was asked for."""
+    """The fields of a response that do not change: its id, and what was asked for."""
 
     place: Place
     fields: Json
@@ -29,7 +29,7 @@ class Head(NamedTuple):
 
 
 def head_of(place: Place, *, model: str, created: int, request: ResponseRequest | None = None) -> Head:
-    """``request`` None: what was asked for is not known any more."""
+    """``request`` None: what was asked for is no longer known."""
     asked = request or ResponseRequest(model=model, input="")
     form = asked.text.format if asked.text and asked.text.format else {"type": "text"}
     tools = [{"type": tool.type, "name": tool.name, "parameters": tool.parameters} for tool in asked.tools or ()]
@@ -54,7 +54,7 @@ def head_of(place: Place, *, model: str, created: int, request: ResponseRequest 
 
 
 def response(head: Head, outcome: RunOutcome | None, *, text: str = "", error: PoolError | None = None) -> Json:
-    """The response as it stands: without an outcome and an error it is in progress. ``text`` is what it says."""
+    """The response now; without outcome and error it is in progress. ``text``: the answer."""
     ended: Json = {"status": "in_progress", "output": [], "usage": None, "error": None, "incomplete_details": None}
     if error is not None:
         facts = error_facts(error)
@@ -69,7 +69,7 @@ def response(head: Head, outcome: RunOutcome | None, *, text: str = "", error: P
 
 
 def message_item(head: Head, text: str | None) -> Json:
-    """The message of the assistant; None: it has just begun."""
+    """The assistant's message; ``text`` None: it has just begun."""
     item: Json = {"type": "message", "id": head.message_id, "role": "assistant"}
     if text is None:
         return {**item, "status": "in_progress", "content": []}

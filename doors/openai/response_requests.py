@@ -1,4 +1,4 @@
-"""What a client asks for at ``/v1/responses``: read, bounded, and refused where no agent could do it. Pure."""
+"""Requests to ``/v1/responses``: read, bounded, and refused where no agent could answer them. Pure."""
 
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ _MOST_FACTS = 16
 
 
 class ResponseTool(msgspec.Struct, frozen=True):
-    """A tool of the client; of its kinds there are functions."""
+    """A tool of the client; only ``type`` function is accepted."""
 
     type: str
     name: Annotated[str, msgspec.Meta(max_length=128)] = ""
@@ -28,7 +28,7 @@ class ResponseTool(msgspec.Struct, frozen=True):
 
 
 class TextOptions(msgspec.Struct, frozen=True):
-    """How the text of the answer is to be."""
+    """Options for the text of the answer."""
 
     format: Any = None
 
@@ -75,7 +75,7 @@ def read_response(body: bytes) -> ResponseRequest:
 
 
 def input_of(request: ResponseRequest) -> ModelInput:
-    """What the request asks an agent for. Raises UsageError."""
+    """The input of a request for a response. Raises UsageError."""
     said = request.input
     items = [Item(role="user", content=said)] if isinstance(said, str) else said
     choice = choose([_tool(tool, at) for at, tool in enumerate(request.tools or ())], request.tool_choice)

@@ -1,8 +1,8 @@
-"""``/v1/responses``: what newer clients of OpenAI's call instead of completions.
+"""``/v1/responses``, which newer clients of OpenAI's use instead of completions.
 
-A response that is kept (``store``, which is the default) is the latest turn of a session of its own; with its id as
-``previous_response_id`` the session goes on. So a response can be continued once, and deleting it deletes the whole
-conversation. It can be fetched for as long as the pool remembers how runs have ended.
+A kept response (``store``, the default) is the latest turn of a session of its own, which ``previous_response_id``
+continues. So a response can be continued once, and deleting it deletes the whole conversation. It can be fetched while
+the pool keeps the run's outcome.
 """
 
 import time
@@ -83,11 +83,11 @@ class _Responses:
         return json_response(response(head, found, text=found.text))
 
     async def delete(self, request: Request) -> Any:
-        """With the whole conversation, which is this door's own: it may be forgotten at any time anyway."""
+        """Delete the whole conversation, which must be one of this door's own."""
         named, given = _named(request), request.path_params["response"]
         if OWN_SESSION.fullmatch(named.session) is None:
             text = f"it is part of session {named.session}, which was not made for it; delete that session instead"
-            raise UsageError(f"this response is not deleted by itself: {text}", param="response_id")
+            raise UsageError(f"this response cannot be deleted alone: {text}", param="response_id")
         await self._call(request, "sessions.get", {"session": named.session})
         await self._entry.forgetting.delete(named.session)
         return json_response({"id": given, "object": "response", "deleted": True})
@@ -95,7 +95,7 @@ class _Responses:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     async def _outcome(self, request: Request, named: Named) -> Any:
-        """How the run has ended, the second one where the agent was asked once more; how it stands, where it has not.
+        """The outcome of the run, or of the second run where the agent was asked again; its state if it has not ended.
 
         Raises UnknownResponse.
         """
@@ -104,7 +104,7 @@ class _Responses:
             try:
                 return await self._entry.services.call("agent.wait", params, self._entry.caller(request))
             except UsageError:
-                continue  # there is no such run, or none any more
+                continue  # no such run, or it is no longer kept
         raise UnknownResponse(request.path_params["response"])
 
     async def _call(self, request: Request, method: str, params: dict[str, Any]) -> Any:

@@ -1,8 +1,8 @@
-"""A program: does a JSON value fit a JSON schema? Started for one question, within limits that the kernel keeps.
+"""A program that validates one JSON value against a JSON schema, within resource limits of the kernel.
 
-Standard input: ``{"schema": ..., "value": ...}``; without ``value`` only the schema is looked at. Standard output: a
-JSON string that says what is wrong, or null. Both come from others: a schema may take exponential time, memory or
-stack, and then this process ends, not the supervisor. References to other documents are not followed.
+Standard input: ``{"schema": ..., "value": ...}``; without ``value`` only the schema is checked. Standard output: a JSON
+string with the problem, or null. Both inputs are untrusted: a schema that takes exponential time, memory or stack ends
+this process, not the supervisor. References to other documents are not followed.
 """
 
 import json
@@ -18,7 +18,7 @@ _MOST_CHARS = 500
 
 
 def main() -> None:
-    """Answer the one question."""
+    """Validate the input and print the result."""
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -31,11 +31,11 @@ def _problem(question: dict[str, Any]) -> str | None:
         if "value" in question:
             validator.validate(question["value"])
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as exc:
-        return _told(exc)
+        return _worded(exc)
     return None
 
 
-def _told(exc: Exception) -> str:
+def _worded(exc: Exception) -> str:
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in getattr(exc, "instance_path", ()))
     message = getattr(exc, "message", None) or str(exc)
     return (f"at ${where}: {message}" if where else message)[:_MOST_CHARS]

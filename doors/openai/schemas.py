@@ -1,4 +1,4 @@
-"""Schemas of clients, and answers against them: each is looked at in a process of its own, which is ended in time."""
+"""Checks clients' schemas, and answers against them, each in a process of its own with a time limit."""
 
 import hashlib
 import sys
@@ -15,20 +15,20 @@ __all__ = ["Schemas"]
 
 _PROGRAM = str(Path(__file__).with_name("schema_check.py"))
 _SECONDS = 20.0
-"""The program ends itself after 2 s of a CPU; this is for a machine that has none to give."""
+"""Wall time; the program's own limit is 2 s of CPU time, which a loaded machine may not grant it."""
 _AT_ONCE = 2
 _REMEMBERED = 256
 
 
 class Schemas:
-    """One for the server's life. Remembers the digests of schemas that were found right."""
+    """One for the server's life. Caches the digests of valid schemas."""
 
     def __init__(self) -> None:
         self._limiter = trio.CapacityLimiter(_AT_ONCE)
         self._right: OrderedDict[bytes, None] = OrderedDict()
 
     async def check(self, schema: dict[str, Any], param: str) -> None:
-        """Raises UsageError for what is no schema, or one that cannot be looked at within the limits."""
+        """Raises UsageError for an invalid schema, or one that cannot be checked within the limits."""
         encoded = msgspec.json.encode(schema)
         digest = hashlib.sha256(encoded).digest()
         if digest in self._right:
@@ -45,7 +45,7 @@ class Schemas:
             self._right.popitem(last=False)
 
     async def misfit(self, schema: dict[str, Any], value: bytes) -> str | None:
-        """Why a JSON value does not fit, or None. Raises UsageError where that cannot be said within the limits."""
+        """Why a JSON value does not fit, or None. Raises UsageError where checking it exceeds the limits."""
         return await self._ask(b'{"schema":%b,"value":%b}' % (msgspec.json.encode(schema), value))
 
     async def _ask(self, question: bytes) -> str | None:
@@ -62,4 +62,4 @@ class Schemas:
                 if ended.returncode == 0:
                     problem: str | None = msgspec.json.decode(ended.stdout, type=str | None)
                     return problem
-        raise UsageError("it takes too much time or memory to hold anything against this JSON schema")
+        raise UsageError("checking against this JSON schema takes too much time or memory")

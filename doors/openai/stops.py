@@ -1,4 +1,4 @@
-"""Texts at which an answer ends, whoever the model is: what comes from there on is not shown. Pure."""
+"""Cuts an answer at stop texts, for models that do not do so themselves. Pure."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ __all__ = ["StopCutter", "cut_at"]
 
 
 def cut_at(stops: Sequence[str], text: str) -> str:
-    """A whole text up to the first of these."""
+    """The text up to the first stop."""
     cutter = StopCutter(stops)
     return cutter.push(text) + cutter.end()
 
 
 class StopCutter:
-    """The same for a text that comes in pieces: what may become a stop is held back until it is none."""
+    """The same for a stream: text that may be the beginning of a stop is held back until it is not."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
@@ -20,7 +20,7 @@ class StopCutter:
         self._has_stopped = False
 
     def push(self, piece: str) -> str:
-        """What of the text can be shown now."""
+        """The part of the text that can be shown now."""
         if not self._stops or self._has_stopped:
             return "" if self._has_stopped else piece
         text = self._held + piece
@@ -33,12 +33,12 @@ class StopCutter:
         return text[: len(text) - held]
 
     def end(self) -> str:
-        """There is no more: what was held back was no stop."""
+        """The rest at the end of the stream: what was held back was no stop."""
         held, self._held = self._held, ""
         return held
 
 
 def _beginning_at_the_end(stop: str, text: str) -> int:
-    """How many characters at the end of ``text`` begin ``stop``."""
+    """The length of the longest end of ``text`` that is a beginning of ``stop``."""
     longest = min(len(stop) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)

@@ -44,9 +44,9 @@ class Messages(Protocol):
 
 
 class AnswerStream:
-    """One answer. It holds a piece at a time: whoever reads slowly is waited for, and the run is not.
+    """One answer, held one piece at a time: a slow reader delays its stream, not the run.
 
-    An answer that is to have a form comes in one piece, when it is known to have it.
+    An answer of a given form comes in one piece, once it is known to fit.
     """
 
     def __init__(self, asking: Asking, chunks: Messages, headers: Headers) -> None:

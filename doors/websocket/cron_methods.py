@@ -17,7 +17,7 @@ __all__ = ["CronParams", "list_jobs"]
 _PAGE = 1000
 _STATUS = {Status.OK: "ok", Status.REFUSED: "skipped"}
 _MOST_PAGES = 20
-"""More jobs than that are counted, but not looked through."""
+"""Jobs beyond these pages are not listed."""
 
 
 class CronParams(msgspec.Struct, rename="camel"):

@@ -1,4 +1,4 @@
-"""``sessions.subscribe`` and its kin: what a connection hears of beside the runs."""
+"""``sessions.subscribe`` and ``sessions.messages.subscribe``: events of sessions for one connection."""
 
 import msgspec
 
@@ -20,26 +20,26 @@ class MessagesParams(msgspec.Struct):
 
 
 async def follow(request: Request, _params: FollowParams) -> Params:
-    """Hear ``sessions.changed`` from now on."""
+    """Send ``sessions.changed`` to the connection from now on."""
     request.listening.sessions = True
     return {"subscribed": True}
 
 
 async def leave(request: Request, _params: FollowParams) -> Params:
-    """Hear it no more."""
+    """Stop sending it."""
     request.listening.sessions = False
     return {"subscribed": False}
 
 
 async def follow_messages(request: Request, params: MessagesParams) -> Params:
-    """Hear ``session.message`` of a session from now on. Raises PoolSaturated where too many are followed."""
+    """Send ``session.message`` of a session from now on. Raises PoolSaturated at ``MOST_SESSIONS``."""
     key = check_session_key(params.key)
     request.listening.follow(key)
     return {"subscribed": True, "key": key}
 
 
 async def leave_messages(request: Request, params: MessagesParams) -> Params:
-    """Hear them no more."""
+    """Stop sending them."""
     key = check_session_key(params.key)
     request.listening.leave(key)
     return {"subscribed": False, "key": key}

@@ -57,7 +57,7 @@ class LogParams(msgspec.Struct, rename="camel"):
 
 
 class ResolveParams(msgspec.Struct):
-    """``exec.approval.resolve``; ``seen``: what the end of a call says that is longer than what was shown of it."""
+    """``exec.approval.resolve``; ``seen``: from the last page of a call whose question shows only its beginning."""
 
     id: str
     decision: Literal["allow-once", "deny"]
@@ -117,7 +117,7 @@ async def presence(request: Request, _params: NoParams) -> list[Params]:
 
 
 async def logs(request: Request, params: LogParams) -> Params:
-    """The supervisor's log. There is no ``file``: the lines are those it keeps in memory."""
+    """The supervisor's log, from memory: ``file`` is always empty."""
     asked = {"cursor": params.cursor, "limit": params.limit, "max_bytes": params.max_bytes}
     return {"file": "", **msgspec.structs.asdict(await request.call("logs.tail", asked))}
 

@@ -84,7 +84,7 @@ class _Device(msgspec.Struct):
 
 
 class _Connect(msgspec.Struct, rename="camel"):
-    """What of ``connect`` is of use here; a client says more about itself."""
+    """The members of ``connect`` that are used here."""
 
     min_protocol: int
     max_protocol: int

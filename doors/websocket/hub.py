@@ -40,7 +40,7 @@ _logger = logging.getLogger("pool.http")
 
 
 class Listener(Protocol):
-    """Who is told. ``presence``: its entry in ``system-presence``."""
+    """A receiver of events. ``presence``: its entry in ``system-presence``."""
 
     presence: dict[str, Any]
 
@@ -93,7 +93,7 @@ class Hub:
         self._wanted.set()
 
     def presence(self) -> list[dict[str, Any]]:
-        """Who is connected."""
+        """The entries of ``system-presence``."""
         connected = (listener.presence for listener in self._listeners)
         return entries(platform.node(), _VERSION, self._services.started_at, connected)
 

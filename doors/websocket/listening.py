@@ -1,4 +1,4 @@
-"""What one connection wants to hear of beside the events that everybody gets. Pure."""
+"""The subscriptions of one connection, beside the events that every connection gets. Pure."""
 
 from enum import Enum, auto
 
@@ -7,13 +7,13 @@ from errors import PoolSaturated
 __all__ = ["MOST_SESSIONS", "Audience", "Listening"]
 
 MOST_SESSIONS = 256
-"""Sessions of which one connection may follow the messages."""
+"""Sessions whose messages one connection may follow."""
 
 
 class Audience(Enum):
-    """Whom an event is for."""
+    """The connections that get an event."""
 
-    EVERYBODY = auto()
+    ALL = auto()
     APPROVERS = auto()
     """Connections that may approve."""
     SESSIONS = auto()
@@ -23,7 +23,7 @@ class Audience(Enum):
 
 
 class Listening:
-    """One connection's."""
+    """The subscriptions of one connection."""
 
     def __init__(self, *, approves: bool) -> None:
         self._approves = approves
@@ -32,19 +32,21 @@ class Listening:
         self._messages: set[str] = set()
 
     def follow(self, session: str) -> None:
-        """Hear the messages of a session. Raises PoolSaturated."""
+        """Add a session's messages. Raises PoolSaturated."""
         if session not in self._messages and len(self._messages) >= MOST_SESSIONS:
-            raise PoolSaturated(f"one connection can follow the messages of {MOST_SESSIONS} sessions, and does")
+            raise PoolSaturated(
+                f"this connection follows the messages of {MOST_SESSIONS} sessions already, which is the limit"
+            )
         self._messages.add(session)
 
     def leave(self, session: str) -> None:
-        """Hear them no more."""
+        """Remove them."""
         self._messages.discard(session)
 
     def hears(self, audience: Audience, session: str) -> bool:
-        """Whether an event is for this connection."""
+        """Whether this connection gets the event."""
         match audience:
-            case Audience.EVERYBODY:
+            case Audience.ALL:
                 return True
             case Audience.APPROVERS:
                 return self._approves

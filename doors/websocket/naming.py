@@ -1,8 +1,8 @@
-"""Which conversation a request names: by ``sessionKey``, ``sessionId``, ``to`` or ``groupId``. Pure.
+"""The conversation that a request names by ``sessionKey``, ``sessionId``, ``to`` or ``groupId``. Pure.
 
 ``sessionKey`` and ``sessionId`` name a session; given both, they must mean the same one. Without them, ``to`` is a
 person and ``groupId`` a group, on ``channel`` (of ``accountId``, in the topic ``threadId``), each with a session of
-its own. Beside a session's name these members only say where an answer is delivered, which has no effect here.
+its own. Beside a session's name, these members only say where an answer is delivered, which has no effect here.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Named(msgspec.Struct, rename="camel"):
 
 
 class Conversation(NamedTuple):
-    """A session, and the members that did not help to name it."""
+    """A session, and the members that had no part in naming it."""
 
     session: str
     unused: list[str]
@@ -111,7 +111,7 @@ def _group(named: Named, agent: str) -> str:
 
 
 def _person(named: Named, agent: str) -> str:
-    """Never the main session, whatever ``dm_scope`` is set: whoever names a person means that person's conversation."""
+    """The person's own session: never the main one, which ``dm_scope`` could choose."""
     person = named.to or ""
     if named.channel is None:
         return format_session_key(DmKey(agent=agent, sender=person, account=named.account_id))

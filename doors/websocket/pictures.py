@@ -28,9 +28,9 @@ class Told(NamedTuple):
     is_droppable: bool = False
     old: bytes | None = None
     """What peers of version 3 get instead; empty: nothing."""
-    audience: Audience = Audience.EVERYBODY
+    audience: Audience = Audience.ALL
     session: str = ""
-    """Whose it is, where the audience depends on that."""
+    """The session it is about, where the audience depends on it."""
 
 
 class Moment(NamedTuple):
@@ -74,7 +74,7 @@ _FAILED = frozenset({"FAILED", "DENIED", "SEALED"})
 
 
 class _Question(msgspec.Struct):
-    """``shown``: all of the call, or its beginning with how much of it is hidden."""
+    """``shown``: the whole call, or its beginning and the length of the rest."""
 
     call: ToolCallView
     reason: str | None = None
@@ -129,12 +129,12 @@ def _tool(moment: Moment, kind: str, data: msgspec.Raw, _said: str | None) -> It
 
 
 def call_id_of(data: msgspec.Raw) -> str:
-    """Which call an event is about."""
+    """The id of the call that an event is about."""
     return msgspec.json.decode(data, type=_Call).call.id
 
 
 def tool_result(moment: Moment, data: msgspec.Raw, error: str | None = None) -> Told:
-    """The end of a call, told once. ``data``: of its last event; ``error``: what it failed with, where told before."""
+    """The one ``result`` of a call. ``data``: of its last event; ``error``: of an earlier one."""
     event = msgspec.json.decode(data, type=_Call)
     error = event.error if error is None else error
     facts = {
@@ -147,7 +147,7 @@ def tool_result(moment: Moment, data: msgspec.Raw, error: str | None = None) -> 
 
 
 def error_of(data: msgspec.Raw) -> str:
-    """What a call has failed with."""
+    """The error of a call."""
     return msgspec.json.decode(data, type=_Call).error or ""
 
 

@@ -13,7 +13,7 @@ MOST_ENTRIES = 500
 
 
 def entry_of(admission: Admission, connected_at: float) -> dict[str, Any]:
-    """One connection; what a client says about itself is its own word, cut to a length that can be shown."""
+    """The entry of one connection. A client's facts about itself are unchecked, and bounded."""
     client = admission.client
     host = client.display_name or client.id or "a client"
     mode = client.mode or "operator"

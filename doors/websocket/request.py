@@ -14,7 +14,7 @@ Params = dict[str, Any]
 
 
 class Surroundings(NamedTuple):
-    """What a request may look at. ``presence``: who is connected; ``listening``: what its connection hears."""
+    """What requests of a connection use. ``presence``: all connections; ``listening``: its subscriptions."""
 
     services: Services
     presence: Callable[[], list[dict[str, Any]]]
@@ -41,7 +41,7 @@ class Request:
         return await self.call_with_nulls(method, given)
 
     async def call_with_nulls(self, method: str, params: Params) -> Any:
-        """The same with parameters for which None means something."""
+        """The same for a method whose parameters give None a meaning."""
         return await self.services.call(method, params, self._caller)
 
     async def default_agent(self) -> str:

@@ -1,4 +1,4 @@
-"""WebSockets at any path: clients of the protocol know the port only, or have a path of their own."""
+"""WebSockets at any path, since clients of the protocol differ in theirs."""
 
 from collections.abc import Sequence
 

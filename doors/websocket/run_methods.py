@@ -33,19 +33,19 @@ __all__ = [
 
 _LONGEST_WAIT_MS = 86_400_000
 _UNKNOWN_SECONDS = 0.5
-"""A client that waits in a loop for a run that is not known must not go round as fast as it can."""
+"""Slows down clients that wait for an unknown run in a loop."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 AGENT_IGNORED = frozenset(
     {"replyTo", "thinking", "deliver", "replyChannel", "replyAccountId", "extraSystemPrompt", "inputProvenance"}
     | {"label", "spawnedBy", "voiceWakeTrigger"}
 )
-"""Parameters of ``agent`` that have no effect: a session's own settings decide these. None names a conversation."""
+"""Parameters of ``agent`` that have no effect: the session decides these. No name of a conversation is ignored."""
 CHAT_IGNORED = frozenset(
     {"thinking", "fastMode", "deliver", "originatingChannel", "originatingTo", "originatingAccountId"}
     | {"originatingThreadId", "systemInputProvenance", "systemProvenanceReceipt"}
 )
-"""The same for ``chat.send``, whose ``originating...`` say where the answer is to go."""
+"""The same for ``chat.send``, whose ``originating...`` name where the answer is delivered."""
 
 
 class Attachment(msgspec.Struct, rename="camel"):
@@ -158,7 +158,7 @@ def _result(outcome: RunOutcome) -> Params:
 
 
 async def wait(request: Request, params: WaitParams) -> Params:
-    """The outcome of a run, or that it has none yet; a run that is not known has none either."""
+    """The outcome of a run, or ``timeout`` while it has none; so for an unknown run."""
     given = {"run_id": params.run_id, "timeout_ms": min(params.timeout_ms, _LONGEST_WAIT_MS)}
     try:
         outcome = await request.call("agent.wait", given)

@@ -55,7 +55,7 @@ class GetParams(msgspec.Struct, rename="camel"):
 
 
 class ResolveParams(msgspec.Struct, rename="camel"):
-    """``sessions.resolve``: by exactly one of the first three. ``allowMissing``: not to be there is no error."""
+    """``sessions.resolve``: by exactly one of the first three. ``allowMissing``: a missing session is no error."""
 
     key: SessionKey | None = None
     session_id: SessionKey | None = None
@@ -71,7 +71,7 @@ class DescribeParams(msgspec.Struct, rename="camel"):
 
 
 class PatchParams(msgspec.Struct, rename="camel"):
-    """``sessions.patch``: what is absent stays, null takes the session's own value away."""
+    """``sessions.patch``: an absent member changes nothing, null removes the session's own value."""
 
     key: SessionKey
     label: Label | msgspec.UnsetType | None = msgspec.UNSET
@@ -83,7 +83,7 @@ class PatchParams(msgspec.Struct, rename="camel"):
 
 
 class ResetParams(msgspec.Struct, rename="camel"):
-    """``sessions.reset``; ``force``: also where commands run in the background, which end."""
+    """``sessions.reset``; ``force``: even if that ends commands in the background."""
 
     key: str
     force: bool = False
@@ -148,7 +148,7 @@ async def _find(request: Request, params: ResolveParams) -> SessionView | None:
 
 
 async def _known(request: Request, name: str) -> SessionView | None:
-    """The session of that name. Raises UsageError for what is no name of one."""
+    """The session of that name, if there is one. Raises UsageError for an invalid name."""
     key = check_session_key(name)
     try:
         view: SessionView = await request.call("sessions.get", {"session": key})
@@ -169,7 +169,7 @@ async def describe(request: Request, params: DescribeParams) -> Params:
 
 
 async def patch(request: Request, params: PatchParams) -> Params:
-    """Change how a session is set; it holds from its next turn on."""
+    """Change a session's own settings, from its next turn on."""
     asked = {"session": params.key}
     for ours, theirs in _PATCHED.items():
         value = getattr(params, theirs)
@@ -211,7 +211,7 @@ _PATCHED = {
     "reasoning": "reasoning_level",
     "queue_mode": "queue_mode",
 }
-"""Our names of what can be changed, with the protocol's."""
+"""Our names of the settings, with the protocol's."""
 
 
 def _row(view: SessionView) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What happens to sessions, as those hear it who follow their list (``sessions.changed``) or messages. Pure.
+"""Events for subscribers of sessions: ``sessions.changed`` and ``session.message``. Pure.
 
-``session.message``: a message that was accepted for a session, and what its agent answered. ``sessions.changed``:
-a session is doing something else, is set otherwise, begins anew, or is gone.
+``session.message``: an accepted message, or the agent's answer. ``sessions.changed``: the state or the settings of a
+session have changed, or it was reset or deleted.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ CHANGES = {
     "session_reset": "reset",
     "session_deleted": "delete",
 }
-"""The gateway's events by the reason that is told."""
+"""The gateway's events, with the ``reason`` of each."""
 MESSAGES = frozenset({"run:accepted", "done"})
 
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +41,7 @@ class _Said(msgspec.Struct):
 
 
 def change(moment: Moment, kind: str, data: msgspec.Raw) -> Told:
-    """A session is otherwise than before."""
+    """The event ``sessions.changed``."""
     facts = {
         "sessionKey": moment.session,
         "reason": CHANGES[kind],
@@ -53,7 +53,7 @@ def change(moment: Moment, kind: str, data: msgspec.Raw) -> Told:
 
 
 def message(moment: Moment, kind: str, data: msgspec.Raw) -> Iterable[Told]:
-    """Something was said in a session; nothing where a run said nothing."""
+    """The event ``session.message``; none for a run without text."""
     said = msgspec.json.decode(data, type=_Said)
     if not said.text or said.silent or said.error is not None:
         return

@@ -1,7 +1,7 @@
 """From the gateway's events to the protocol's, for all runs and all peers at once. Pure.
 
-Text that comes at once becomes one event, and what was said before something else is told before it. The failure of a
-tool call is told with its end, as one result; of a call that never ends, at the end of its run.
+Text that comes at once becomes one event, and what was said before something else is told before it. The failure and
+the end of a tool call become one result; a failure without an end is sent at the end of its run.
 """
 
 import math
@@ -38,7 +38,7 @@ _MOST_RUNS = 1000
 
 
 _MOST_FAILURES = 64
-"""Calls of one run whose failure is kept until they end; an agent tells both at once."""
+"""Calls of one run whose failure is kept until their end, which usually follows at once."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -73,7 +73,7 @@ class Story:
         self._waiting: dict[_Run, RunText] = {}
         """Those of which something is not told yet."""
         self._failures: dict[_Run, dict[str, _Event]] = {}
-        """By the ids of calls: failures that are told with the end of the call."""
+        """Failures that wait for the end of their call, by its id."""
 
     def take(self, data: bytes, now: float) -> list[Told]:
         """What to tell of a push ``{"events": [...]}`` of the gateway."""
@@ -129,7 +129,7 @@ class Story:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _of_sessions(self, events: list[_Event]) -> Iterator[Told]:
-        """What is no run's: changes of sessions, and nothing else that the protocol knows."""
+        """Changes of sessions; the protocol has no other events outside runs."""
         for event in events:
             if event.seq > self._news_after and event.type in CHANGES:
                 yield change(Moment(event.session, "", event.seq, event.ts), event.type, event.data)
@@ -165,7 +165,7 @@ class Story:
                 yield from message(_moment(run, event), event.type, event.data)
 
     def _fail(self, run: _Run, event: _Event) -> Iterator[Told]:
-        """Keep a failure until the call's end; where too many are kept, the oldest is told as it is."""
+        """Keep a failure until the call's end; with too many, the oldest becomes a result now."""
         if run not in self._texts:
             self._remember(run, is_whole=False)
         failures = self._failures.setdefault(run, {})

@@ -136,11 +136,11 @@ class Attachment:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a request of it is open."""
+        """Whether it has an open request."""
         return bool(self._pending)
 
     async def wind_down(self) -> None:
-        """The supervisor stops: end it once it has its answers."""
+        """End it after its open requests are answered, since the supervisor stops."""
         while self._told or self._pending:
             await self._next_quiet()
         self.end(PoolClosed("the supervisor is stopping"))

@@ -40,12 +40,12 @@ _REMEMBERED = 1_000
 """Sessions that nobody is attached to any more and that keep their profile and their settings."""
 _MOST = 512
 _OWN = "attach-"
-"""How the keys of sessions begin that a front end without one was given."""
+"""Prefix of session keys that are made for front ends that name none."""
 _MANNERS: dict[str, Manners] = {"native": NativeManners(), "pi": PiManners()}
 
 
 class AttachView(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``attach.open`` answers. ``greeting``: the lines that the program says first; ``words``: on its stderr."""
+    """What ``attach.open`` answers. ``greeting``: the program's first lines; ``words``: its stderr so far."""
 
     attachment: str
     session: str
@@ -91,13 +91,13 @@ class Attachments:
         self._is_closed = True
 
     def wind_down(self) -> None:
-        """The supervisor stops: front ends that have a worker to themselves give it back when they are answered."""
+        """Have front ends with a worker of their own give it back once they are answered: the supervisor stops."""
         for attachment in self._open.values():
             if attachment.pinned:
                 self.start_soon(attachment.wind_down)
 
     def asking(self) -> list[str]:
-        """Sessions of which a front end that has its worker to itself waits for an answer."""
+        """Sessions in which a front end with a worker of its own waits for an answer."""
         return [each.port.session for each in self._open.values() if each.pinned and each.is_asking]
 
     def start_soon(self, task: Callable[..., Awaitable[None]], *args: object) -> None:
@@ -200,7 +200,7 @@ class Attachments:
         """Nobody can go on with a conversation that was not kept."""
         session = port.session
         port.let_go()
-        if port.is_asked and lease.is_in_force:  # what a front end that has left still asks for would go on
+        if port.is_asked and lease.is_in_force:  # an open request of a front end that has left would continue
             self.pool.tell(StopWorker(lease.worker_id))
             await lease.wait_ended()
         self.pool.release_now(lease)
@@ -245,7 +245,7 @@ class Attachments:
         if port is None or not (flags.is_plain or port.attached):
             profile = await self._profile(request, session, agent, role, flags)
             if named.file is not None and self.owner_of(named.file) != named.session:
-                return await self._port_for(request)  # it has become another session's meanwhile
+                return await self._port_for(request)  # another session has taken it over meanwhile
             if port is None or not port.attached:
                 port = self._make_port(session, profile, agent, role)
         if port.attached and not flags.is_plain:

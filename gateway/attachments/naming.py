@@ -1,4 +1,4 @@
-"""Which conversation a front end's command line means: a session's key, a transcript's path, a conversation's id."""
+"""Finds the conversation that a front end's command line names: by session key, transcript path or conversation id."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,18 +19,18 @@ from router.keys import check_session_key
 __all__ = ["Named", "Naming"]
 
 _searches = trio.CapacityLimiter(2)
-"""However many front ends begin at once, only so many directories are read at a time."""
+"""Bounds how many directories are read at once for front ends that attach."""
 
 
 class Named(msgspec.Struct, frozen=True):
-    """``session``: that of this key, which may be new; None = one of its own. ``file``: with this conversation."""
+    """``session``: its key, which may be new; None = a session of its own. ``file``: the transcript to open in it."""
 
     session: str | None = None
     file: str | None = None
 
 
 class Naming:
-    """``owner_of``: whose conversation lies in a file. ``data_dir``: where workers keep transcripts, by agent."""
+    """``owner_of``: the session of a transcript. ``data_dir``: holds the workers' transcripts, by agent."""
 
     def __init__(self, sessions: Sessions, owner_of: Callable[[str], str | None], data_dir: Path) -> None:
         self._sessions = sessions
@@ -38,7 +38,7 @@ class Naming:
         self._data_dir = data_dir
 
     async def find(self, request: AttachRequest, flags: AgentFlags, agent: str, definition: AgentSettings) -> Named:
-        """What ``request`` names. Raises UsageError for a conversation that is not there: none begins in its place."""
+        """The conversation that ``request`` names. Raises UsageError where it does not exist: no empty one is begun."""
         name = request.session
         if flags.session_id is not None:
             if name is not None:
@@ -92,7 +92,7 @@ class Naming:
 
 
 def _normal(cwd: str, name: str) -> str:
-    """The path that a worker in this directory takes the name for."""
+    """The path that the name means to a worker in this directory."""
     return os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118  # a Path would keep the dots
 
 
@@ -102,7 +102,7 @@ def _real_file(file: str) -> str | None:
 
 
 def _asked_dirs(request: AttachRequest, flags: AgentFlags) -> Iterator[Path]:
-    """Where the command line or the environment keeps transcripts."""
+    """The transcript directories of the command line and the environment."""
     for flag, value in pairwise(flags.arguments):
         if flag == "--session-dir":
             yield Path(request.cwd, value)
@@ -116,7 +116,7 @@ def _pi_home(request: AttachRequest, definition: AgentSettings) -> Path:
 
 
 def _pi_dir(home: Path | None, cwd: str) -> list[Path]:
-    """Where pi itself keeps the conversations of a directory."""
+    """The transcript directory of pi itself for a working directory."""
     return [] if home is None else [home / f"--{cwd.removeprefix('/').replace('/', '-').replace(':', '-')}--"]
 
 

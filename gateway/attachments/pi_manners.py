@@ -48,7 +48,7 @@ class PiManners:
         return text_of(command, "type")
 
     def kind_of(self, command: RawObject) -> Kind:
-        """See ``Manners``; a name that is not listed is pi's to know."""
+        """See ``Manners``; commands with other names are passed on to pi."""
         name = self.name_of(command)
         return Kind.UNKNOWN if name is None else _KINDS.get(name, Kind.PLAIN)
 

@@ -97,7 +97,7 @@ class AttachedSession:
             raise
 
     async def call(self, command: RawObject) -> None:
-        """Ask the worker for something of our own; no front end hears the answer. Raises PoolError."""
+        """Send the worker a command of our own, without an answer to any front end. Raises PoolError."""
         lease = await self._grip.take()
         try:
             raw = RawRequest(command, lambda _request: None)

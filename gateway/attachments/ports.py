@@ -54,10 +54,10 @@ class AttachmentDesk(Protocol):
         ...
 
     async def give_up(self, session: str) -> bool:
-        """Have a session let go of its conversation for good, for another to go on with it.
+        """Forget a session that was made for a front end, so that another one can use its transcript.
 
-        False where it is not a front end's own, where a front end is attached to it, or something runs in it.
-        Raises PoolError where its worker does not let go.
+        False where it was not made for one, where a front end is attached to it, or something runs in it. Raises
+        PoolError where its worker does not close the transcript.
         """
         ...
 

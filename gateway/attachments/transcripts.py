@@ -1,4 +1,4 @@
-"""The conversations that a front end may name by an id: transcripts, found by the id in their header. Blocks."""
+"""Finds transcripts by the id in their header. Blocks."""
 
 import os
 import re
@@ -14,7 +14,7 @@ __all__ = ["Transcript", "Wanted", "find_transcripts", "looks_like_id"]
 
 _HEAD_BYTES = 64 * 1024
 _HEAD_LINES = 5
-"""A program may write a title or the like before the header."""
+"""Programs may write other lines, such as a title, before the header."""
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{0,4}){0,3}(-[0-9a-f]{0,12})?")
 
 
@@ -36,29 +36,29 @@ _headers = msgspec.json.Decoder(_Header)
 
 
 def looks_like_id(text: str) -> bool:
-    """Whether a name is the id of a conversation or the beginning of one: at least 8 digits of a UUID."""
+    """Whether a name is a conversation's id or a prefix of one: at least 8 digits of a UUID."""
     return _ID.fullmatch(text) is not None
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The conversation with this id; where it need not be ``exact``, one whose id begins so."""
+    """The id of the conversation to find; a prefix unless ``exact``."""
 
     id: str
     exact: bool = False
 
     def names(self, path: str) -> bool:
-        """Whether a transcript's name, ``TIME_ID.jsonl``, has such an id."""
+        """Whether a file name, ``TIME_ID.jsonl``, has a matching id."""
         return f"_{self.id}{'.jsonl' if self.exact else ''}" in Path(path).name
 
     def is_id(self, identity: str) -> bool:
-        """Whether that is such an id."""
+        """Whether an id matches."""
         return identity == self.id or (identity.startswith(self.id) and not self.exact)
 
 
 def find_transcripts(wanted: Wanted, directories: Iterable[Path]) -> list[Transcript]:
-    """Those in these directories that are wanted, the one changed last first.
+    """The matching transcripts in these directories, the one changed last first.
 
-    Files whose names do not tell are read too, where no name does.
+    Where no file name matches, the headers of all files are read.
     """
     files = [file for directory in directories for file in _files_of(directory)]
     found = _with_id(wanted, filter(wanted.names, files)) or _with_id(wanted, files)
@@ -85,7 +85,7 @@ def _changed_at(path: str) -> float:
 
 
 def _read(path: str) -> Transcript | None:
-    """What a transcript's header says; None for a file that is none."""
+    """The header of a transcript; None for any other file."""
     try:
         with os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb") as file:
             lines = file.read(_HEAD_BYTES).splitlines()[:_HEAD_LINES]

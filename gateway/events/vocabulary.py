@@ -47,7 +47,7 @@ class Malformed(ValueError):
 
 
 class _Approval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a person was asked about a call, and what they said: who, when (Unix time), with which note."""
+    """Why a call needed approval, and the decision: by whom, when (Unix time in seconds), with which note."""
 
     reason: str | None = None
     decision: str | None = None
@@ -285,7 +285,7 @@ class _Beginning(msgspec.Struct, frozen=True):
 
 
 _DEEPEST = 500
-"""Levels of nesting that every reader can decode, with what is added around them, on any version of Python."""
+"""Levels of nesting that every version of Python decodes, with room for what readers add around them."""
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{}\]]')
 
 

@@ -113,7 +113,7 @@ class RunMethods:
         return self._gateway.permissions.snapshot()
 
     async def show_approval(self, params: ApprovalRequest, _caller: Caller) -> ShownCall:
-        """What one of them would do."""
+        """A page of what one of these calls would do."""
         session = None if params.session is None else check_session_key(params.session)
         return await self._gateway.decisions.show(params.call_id, session, params.offset)
 

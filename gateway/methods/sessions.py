@@ -26,7 +26,7 @@ class SessionMethods:
         return self._desk.view(params.session)
 
     async def patch(self, params: PatchRequest, _caller: Caller) -> SessionView:
-        """Change how a session is set; it holds from the next turn on."""
+        """Change a session's own settings, from the next turn on."""
         return self._desk.patch(params)
 
     async def reset(self, params: ResetRequest, _caller: Caller) -> Any:
@@ -36,7 +36,7 @@ class SessionMethods:
         return {"session": session, "reset": True, "ended": await self._desk.reset(session, force=params.force)}
 
     async def delete(self, params: SessionRequest, _caller: Caller) -> Any:
-        """Forget a session with its conversation, and end what it runs in the background."""
+        """Forget a session with its conversation, and end its background commands."""
         ended = self._desk.running(self._desk.view(params.session).key)
         removed = await self._desk.delete(params.session)
         return {"session": params.session, "deleted": True, "removed": removed, "ended": ended}

@@ -26,12 +26,12 @@ __all__ = ["Methods"]
 
 Method = Callable[[Any, Caller], Awaitable[Any]]
 
-_LOOKS = frozenset(
+_AT_ONCE = frozenset(
     {"ping", "status", "subscribe", "unsubscribe", "sessions.list", "sessions.get", "sessions.history", "agents.list"}
     | {"workers.list", "waiting.list", "approvals.list", "approvals.show", "explain", "route", "config.get", "shutdown"}
     | {"agent.wait", "events.peek", "heartbeat.status", "cron.list", "cron.get"}
 )
-"""What is done also before the runs of an earlier life have their places; all else comes behind them."""
+"""Methods that are served before the recovered runs have their places in the lanes; all others wait for that."""
 
 
 class Methods:
@@ -113,6 +113,6 @@ class Methods:
             raise UsageError(f"unknown method {method!r}; there are: {', '.join(self._table)}")
         kind, run = entry
         decoded: Any = requests.decode_params(kind, method, params)
-        if not self._resumed.is_set() and method not in _LOOKS:
+        if not self._resumed.is_set() and method not in _AT_ONCE:
             await self._resumed.wait()
         return await run(decoded, caller)

@@ -317,8 +317,8 @@ MUTANTS = (
         keeps="access",
         without="a call of the past decides about another session's",
         file="gateway/permissions.py",
-        old="        if session is None:  # who",
-        new="        if False:  # who",
+        old="        if session is None:  # the",
+        new="        if False:  # the",
         tests=(
             "tests/gateway/test_permissions.py::test_a_call_is_found_by_its_id_and_by_its_session_where_several_have_it",
         ),
