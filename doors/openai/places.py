@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from doors.openai.response_ids import Named, read_response_id
+from doors.openai.response_ids import SessionRun, read_response_id
 from errors import UsageError
 from router.keys import check_session_key
 
@@ -95,7 +95,7 @@ def is_stored(session: str) -> bool:
     return own is not None and own[1].startswith("r")
 
 
-def _previous(given: str) -> Named:
+def _previous(given: str) -> SessionRun:
     before = read_response_id(given)
     if before is None:
         text = f"there is no response {given[:200]!r} here"

@@ -7,13 +7,13 @@ import base64
 import binascii
 from typing import NamedTuple
 
-__all__ = ["Named", "read_response_id", "response_id"]
+__all__ = ["SessionRun", "read_response_id", "response_id"]
 
 _PREFIX = "resp_"
 _MOST_CHARS = 2000
 
 
-class Named(NamedTuple):
+class SessionRun(NamedTuple):
     """The session and run of an id."""
 
     session: str
@@ -26,7 +26,7 @@ def response_id(session: str, run: str) -> str:
     return f"{_PREFIX}{text}"
 
 
-def read_response_id(given: str) -> Named | None:
+def read_response_id(given: str) -> SessionRun | None:
     """The session and run of an id; None if it was never one of ours."""
     text = given.removeprefix(_PREFIX)
     if text == given or len(given) > _MOST_CHARS:
@@ -37,4 +37,4 @@ def read_response_id(given: str) -> Named | None:
         )
     except (binascii.Error, ValueError):
         return None
-    return Named(session, run) if session and newline and run and "\n" not in run else None
+    return SessionRun(session, run) if session and newline and run and "\n" not in run else None

@@ -21,7 +21,7 @@ from doors.openai.entry import Entry
 from doors.openai.places import OWN_SESSION, Place, find_response_place, second_run_of
 from doors.openai.refusals import UnknownResponse, render
 from doors.openai.response_events import ResponseEvents
-from doors.openai.response_ids import Named, read_response_id
+from doors.openai.response_ids import SessionRun, read_response_id
 from doors.openai.response_objects import head_of, response
 from doors.openai.response_requests import input_of, read_response
 from doors.openai.stream import AnswerStream
@@ -94,7 +94,7 @@ class _Responses:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    async def _outcome(self, request: Request, named: Named) -> Any:
+    async def _outcome(self, request: Request, named: SessionRun) -> Any:
         """The outcome of the run, or of the second run where the agent was asked again; its state if it has not ended.
 
         Raises UnknownResponse.
@@ -117,7 +117,7 @@ class _Responses:
             raise UnknownResponse(request.path_params["response"]) from exc
 
 
-def _named(request: Request) -> Named:
+def _named(request: Request) -> SessionRun:
     given = str(request.path_params["response"])
     named = read_response_id(given)
     if named is None:

@@ -17,15 +17,15 @@ from doors.websocket.gateway_methods import health_of
 from doors.websocket.handshake import Admission, CloseCode
 from doors.websocket.hub import Hub
 from doors.websocket.limits import SocketLimits
-from doors.websocket.listening import Listening
 from doors.websocket.machine import Action, Admit, End, Say, Serve, SocketMachine
 from doors.websocket.methods import METHODS, carry_out
 from doors.websocket.pictures import Told
 from doors.websocket.presence import entry_of
 from doors.websocket.refusals import error_shape
-from doors.websocket.request import Request, Surroundings
+from doors.websocket.request import Request, RequestContext
 from doors.websocket.sender import Sender
 from doors.websocket.story import EVENTS
+from doors.websocket.subscriptions import Subscriptions
 from errors import PoolError, PoolSaturated
 
 __all__ = ["SocketConnection"]
@@ -57,7 +57,8 @@ class SocketConnection:
         assert peer is not None  # noqa: S101  # the server's connections are all there is
         self._sender = Sender(peer.send_messages, socket.send, int(limits.buffered_bytes), share)
         self._admission: Admission | None = None
-        self._listening: Listening | None = None
+        self._subscriptions = Subscriptions()
+        self._context = RequestContext(services, hub.presence, self._subscriptions)
         self.presence: dict[str, Any] = {}
         """See ``Listener.presence``."""
         self._events = 0
@@ -127,7 +128,7 @@ class SocketConnection:
         prove(self._socket, admission.owner)
         hello = await self._hello(admission)
         self._admission = admission
-        self._listening = Listening(approves=admission.identity.approvals)
+        self._subscriptions.approves = admission.identity.approvals
         self.presence = entry_of(admission, time.time())
         self._sender.put_nowait(encode_answer(request_id, hello))
         self._hub.join(self)
@@ -167,7 +168,6 @@ class SocketConnection:
 
     async def _answer(self, frame: Incoming) -> bytes:
         assert self._admission is not None  # noqa: S101  # who makes requests is in
-        assert self._listening is not None  # noqa: S101  # the same
 
         async def say(payload: Any) -> None:
             await self._sender.put(encode_answer(frame.id, payload))
@@ -175,8 +175,7 @@ class SocketConnection:
         try:
             self._charge(len(frame.params))
             self._services.check_rate(self._admission.owner.rate_key)
-            surroundings = Surroundings(self._services, self._hub.presence, self._listening)
-            request = Request(surroundings, self._admission.identity, frame.id, say)
+            request = Request(self._context, self._admission.identity, frame.id, say)
             return encode_answer(frame.id, await carry_out(frame.method, frame.params, request))
         except PoolError as exc:
             return encode_refusal(frame.id, error_shape(exc))
@@ -204,8 +203,7 @@ class SocketConnection:
     def hear(self, event: Told) -> None:
         """See ``Listener.hear``."""
         assert self._admission is not None  # noqa: S101  # who has joined is in
-        assert self._listening is not None  # noqa: S101  # the same
-        if not self._listening.hears(event.audience, event.session):
+        if not self._subscriptions.includes(event.audience, event.session):
             return
         payload = event.payload
         if event.old is not None and self._admission.protocol < 4:

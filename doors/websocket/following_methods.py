@@ -21,25 +21,25 @@ class MessagesParams(msgspec.Struct):
 
 async def follow(request: Request, _params: FollowParams) -> Params:
     """Send ``sessions.changed`` to the connection from now on."""
-    request.listening.sessions = True
+    request.subscriptions.sessions = True
     return {"subscribed": True}
 
 
 async def leave(request: Request, _params: FollowParams) -> Params:
     """Stop sending it."""
-    request.listening.sessions = False
+    request.subscriptions.sessions = False
     return {"subscribed": False}
 
 
 async def follow_messages(request: Request, params: MessagesParams) -> Params:
     """Send ``session.message`` of a session from now on. Raises PoolSaturated at ``MOST_SESSIONS``."""
     key = check_session_key(params.key)
-    request.listening.follow(key)
+    request.subscriptions.follow(key)
     return {"subscribed": True, "key": key}
 
 
 async def leave_messages(request: Request, params: MessagesParams) -> Params:
     """Stop sending them."""
     key = check_session_key(params.key)
-    request.listening.leave(key)
+    request.subscriptions.leave(key)
     return {"subscribed": False, "key": key}

@@ -16,10 +16,10 @@ from router.sessions import find_session
 from router.settings import DmScope, RouterSettings
 from router.source import MessageSource
 
-__all__ = ["Conversation", "Named", "name_conversation", "named_session"]
+__all__ = ["Conversation", "ConversationMembers", "name_conversation", "named_session"]
 
 
-class Named(msgspec.Struct, rename="camel"):
+class ConversationMembers(msgspec.Struct, rename="camel"):
     """The members of a request that can name its conversation."""
 
     session_key: str | None = None
@@ -54,7 +54,7 @@ def named_session(session_key: str | None, session_id: str | None) -> str | None
     return next(iter(keys.values()), None)
 
 
-def name_conversation(named: Named, default_agent: str) -> Conversation:
+def name_conversation(named: ConversationMembers, default_agent: str) -> Conversation:
     """The session that a message belongs to; the agent's main session where nothing names another.
 
     Raises UsageError: two members name two conversations, or one names a conversation only together with another.
@@ -91,12 +91,12 @@ def _check_agent(session: str, agent: str | None) -> None:
         raise UsageError(f"session {session} is agent {owner}'s, not {agent[:64]}'s", session=session)
 
 
-def _given(named: Named, fields: tuple[str, ...]) -> list[str]:
-    names = {field.name: field.encode_name for field in msgspec.structs.fields(Named)}
+def _given(named: ConversationMembers, fields: tuple[str, ...]) -> list[str]:
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(ConversationMembers)}
     return [names[field] for field in fields if getattr(named, field) is not None]
 
 
-def _group(named: Named, agent: str) -> str:
+def _group(named: ConversationMembers, agent: str) -> str:
     if named.channel is None:
         raise UsageError("groupId names a conversation only together with channel; give that, or sessionKey")
     source = MessageSource(
@@ -110,7 +110,7 @@ def _group(named: Named, agent: str) -> str:
     return find_session(RouterSettings(), source, agent).key
 
 
-def _person(named: Named, agent: str) -> str:
+def _person(named: ConversationMembers, agent: str) -> str:
     """The person's own session: never the main one, which ``dm_scope`` could choose."""
     person = named.to or ""
     if named.channel is None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doors.websocket.listening import Audience
 from doors.websocket.shapes import milliseconds, present
+from doors.websocket.subscriptions import Audience
 from wire.call_parts import CallPage
 from wire.messages import CallDetails, ErrorBody, TokenUsage, ToolCallView
 

@@ -6,30 +6,28 @@ from typing import Any, NamedTuple
 from doors.http.access import Identity
 from doors.http.caller import HttpCaller
 from doors.http.services import Services
-from doors.websocket.listening import Listening
+from doors.websocket.subscriptions import Subscriptions
 
-__all__ = ["Params", "Request", "Surroundings"]
+__all__ = ["Params", "Request", "RequestContext"]
 
 Params = dict[str, Any]
 
 
-class Surroundings(NamedTuple):
-    """What requests of a connection use. ``presence``: all connections; ``listening``: its subscriptions."""
+class RequestContext(NamedTuple):
+    """What the requests of one connection share. ``presence``: the entries of all connections."""
 
     services: Services
     presence: Callable[[], list[dict[str, Any]]]
-    listening: Listening
+    subscriptions: Subscriptions
 
 
 class Request:
     """``say`` sends an answer before the last one. ``ignored``: parameters that have no effect here."""
 
     def __init__(
-        self, around: Surroundings, identity: Identity, request_id: str, say: Callable[[Any], Awaitable[None]]
+        self, context: RequestContext, identity: Identity, request_id: str, say: Callable[[Any], Awaitable[None]]
     ) -> None:
-        self.services = around.services
-        self.presence = around.presence
-        self.listening = around.listening
+        self.services, self.presence, self.subscriptions = context
         self.identity = identity
         self.ignored: list[str] = []
         self.say = say

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import trio
 
-from doors.websocket.naming import Named, name_conversation, named_session
+from doors.websocket.naming import ConversationMembers, name_conversation, named_session
 from doors.websocket.request import Params, Request
 from doors.websocket.shapes import milliseconds, present
 from errors import UsageError, error_from_wire
@@ -61,7 +61,7 @@ Attachments = Annotated[list[Attachment], msgspec.Meta(max_length=32)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class AgentParams(Named, rename="camel", kw_only=True):
+class AgentParams(ConversationMembers, rename="camel", kw_only=True):
     """``agent``. ``timeout``: seconds."""
 
     message: Annotated[str, msgspec.Meta(min_length=1)]

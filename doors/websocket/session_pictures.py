@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from doors.websocket.listening import Audience
 from doors.websocket.pictures import Moment, Told
 from doors.websocket.shapes import milliseconds, present
+from doors.websocket.subscriptions import Audience
 
 __all__ = ["CHANGES", "MESSAGES", "change", "message"]
 

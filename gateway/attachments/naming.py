@@ -10,19 +10,19 @@ import trio
 
 from errors import UsageError
 from gateway.attachments.requests import AttachRequest
-from gateway.attachments.transcripts import Transcript, Wanted, find_transcripts, looks_like_id
+from gateway.attachments.transcripts import IdPattern, Transcript, find_transcripts, looks_like_id
 from gateway.sessions import Sessions
 from profiles import AgentSettings
 from profiles.flags import AgentFlags
 from router.keys import check_session_key
 
-__all__ = ["Named", "Naming"]
+__all__ = ["NamedConversation", "Naming"]
 
 _searches = trio.CapacityLimiter(2)
 """Bounds how many directories are read at once for front ends that attach."""
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedConversation(msgspec.Struct, frozen=True):
     """``session``: its key, which may be new; None = a session of its own. ``file``: the transcript to open in it."""
 
     session: str | None = None
@@ -37,43 +37,45 @@ class Naming:
         self._owner_of = owner_of
         self._data_dir = data_dir
 
-    async def find(self, request: AttachRequest, flags: AgentFlags, agent: str, definition: AgentSettings) -> Named:
+    async def find(
+        self, request: AttachRequest, flags: AgentFlags, agent: str, definition: AgentSettings
+    ) -> NamedConversation:
         """The conversation that ``request`` names. Raises UsageError where it does not exist: no empty one is begun."""
         name = request.session
         if flags.session_id is not None:
             if name is not None:
                 raise UsageError("--session and --session-id both name a conversation; give one of them")
-            return await self._by_id(Wanted(flags.session_id, exact=True), request, flags, agent, definition)
+            return await self._by_id(IdPattern(flags.session_id, exact=True), request, flags, agent, definition)
         if name is None:
-            return Named()
+            return NamedConversation()
         if "/" in name or name.endswith(".jsonl"):
             return await self._by_path(_normal(request.cwd, name))
         if check_session_key(name) in self._sessions or not looks_like_id(name):
-            return Named(session=name)
-        return await self._by_id(Wanted(name), request, flags, agent, definition)
+            return NamedConversation(session=name)
+        return await self._by_id(IdPattern(name), request, flags, agent, definition)
 
-    async def _by_path(self, file: str) -> Named:
+    async def _by_path(self, file: str) -> NamedConversation:
         real = await trio.to_thread.run_sync(_real_file, file, limiter=_searches)
         for path in (file, real):
             owner = None if path is None else self._owner_of(path)
             if owner is not None:
-                return Named(owner, path)
+                return NamedConversation(owner, path)
         if real is None:
             raise UsageError(f"there is no transcript {file}; leave --session out to begin a conversation")
-        return Named(None, real)
+        return NamedConversation(None, real)
 
     async def _by_id(
-        self, wanted: Wanted, request: AttachRequest, flags: AgentFlags, agent: str, definition: AgentSettings
-    ) -> Named:
-        known = [entry for entry in self._sessions if entry.transcript and wanted.names(entry.transcript)]
+        self, wanted: IdPattern, request: AttachRequest, flags: AgentFlags, agent: str, definition: AgentSettings
+    ) -> NamedConversation:
+        known = [entry for entry in self._sessions if entry.transcript and wanted.is_in_name(entry.transcript)]
         if known:
             latest = max(known, key=lambda entry: entry.updated_at)
-            return Named(latest.key, latest.transcript)
+            return NamedConversation(latest.key, latest.transcript)
         home = _pi_home(request, definition) if definition.dialect == "pi" else None
         near = [*_asked_dirs(request, flags), self._data_dir / "sessions" / agent, *_pi_dir(home, request.cwd)]
         found = await trio.to_thread.run_sync(find_transcripts, wanted, near, limiter=_searches)
         if found:
-            return Named(self._owner_of(found[0].path), found[0].path)
+            return NamedConversation(self._owner_of(found[0].path), found[0].path)
         far = await trio.to_thread.run_sync(_find_elsewhere, wanted, home, limiter=_searches)
         if far:
             raise UsageError(
@@ -120,7 +122,7 @@ def _pi_dir(home: Path | None, cwd: str) -> list[Path]:
     return [] if home is None else [home / f"--{cwd.removeprefix('/').replace('/', '-').replace(':', '-')}--"]
 
 
-def _find_elsewhere(wanted: Wanted, home: Path | None) -> list[Transcript]:
+def _find_elsewhere(wanted: IdPattern, home: Path | None) -> list[Transcript]:
     if home is None or not home.is_dir():
         return []
     return find_transcripts(wanted, [place for place in home.iterdir() if place.is_dir()])

@@ -10,7 +10,7 @@ import msgspec
 from wire.framing import DECODE_ERRORS
 from wire.regular_file import open_regular
 
-__all__ = ["Transcript", "Wanted", "find_transcripts", "looks_like_id"]
+__all__ = ["IdPattern", "Transcript", "find_transcripts", "looks_like_id"]
 
 _HEAD_BYTES = 64 * 1024
 _HEAD_LINES = 5
@@ -40,33 +40,33 @@ def looks_like_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class IdPattern(msgspec.Struct, frozen=True):
     """The id of the conversation to find; a prefix unless ``exact``."""
 
     id: str
     exact: bool = False
 
-    def names(self, path: str) -> bool:
+    def is_in_name(self, path: str) -> bool:
         """Whether a file name, ``TIME_ID.jsonl``, has a matching id."""
         return f"_{self.id}{'.jsonl' if self.exact else ''}" in Path(path).name
 
-    def is_id(self, identity: str) -> bool:
+    def matches(self, identity: str) -> bool:
         """Whether an id matches."""
         return identity == self.id or (identity.startswith(self.id) and not self.exact)
 
 
-def find_transcripts(wanted: Wanted, directories: Iterable[Path]) -> list[Transcript]:
+def find_transcripts(wanted: IdPattern, directories: Iterable[Path]) -> list[Transcript]:
     """The matching transcripts in these directories, the one changed last first.
 
     Where no file name matches, the headers of all files are read.
     """
     files = [file for directory in directories for file in _files_of(directory)]
-    found = _with_id(wanted, filter(wanted.names, files)) or _with_id(wanted, files)
+    found = _with_id(wanted, filter(wanted.is_in_name, files)) or _with_id(wanted, files)
     return sorted(found, key=lambda transcript: _changed_at(transcript.path), reverse=True)
 
 
-def _with_id(wanted: Wanted, files: Iterable[str]) -> list[Transcript]:
-    return [found for file in files if (found := _read(file)) is not None and wanted.is_id(found.id)]
+def _with_id(wanted: IdPattern, files: Iterable[str]) -> list[Transcript]:
+    return [found for file in files if (found := _read(file)) is not None and wanted.matches(found.id)]
 
 
 def _files_of(directory: Path) -> Iterator[str]:

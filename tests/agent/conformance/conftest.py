@@ -1,19 +1,13 @@
 """A fake model server for the tests of this folder."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import FakeOpenAI, serving
 
 
 @pytest.fixture(scope="package")
 def server() -> Iterator[FakeOpenAI]:
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving() as server:
+        yield server

@@ -1,24 +1,18 @@
 """One fake model server for all tests of this folder, and no proxy on the way to it."""
 
-import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
 
 import pytest
 import trio
 
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import FakeOpenAI, serving
 
 
 @pytest.fixture(scope="package")
 def server() -> Iterator[FakeOpenAI]:
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

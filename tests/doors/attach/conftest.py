@@ -1,12 +1,11 @@
 """A supervisor with the real pi behind it, and the fake model that this asks."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import serving
 from fixtures.pi_home import write_pi_home
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
@@ -16,13 +15,8 @@ __all__ = ["pi_supervisor"]
 @pytest.fixture(scope="module")
 def pi_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
     """Makes agent directories for a pi of its own, all for the same model server."""
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield lambda: write_pi_home(tmp_path_factory.mktemp("home") / "agent", server.port)
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving() as server:
+        yield lambda: write_pi_home(tmp_path_factory.mktemp("home") / "agent", server.port)
 
 
 @pytest.fixture(scope="module")

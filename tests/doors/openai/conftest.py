@@ -1,6 +1,5 @@
 """What the tests with the official client share: a real ``pool run`` with an HTTP door, and clients of it."""
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 from openai import OpenAI
 
 from doors.openai.places import OWN_SESSION, is_stored
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import FakeOpenAI, serving
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 from tests.doors.http.conftest import connect, open_door, world
 
@@ -86,13 +85,8 @@ def running_pool(directory: Path, settings: str = SETTINGS) -> Iterator[Pool]:
 @pytest.fixture(scope="package")
 def fake() -> Iterator[FakeOpenAI]:
     """The model server behind the agent ``fake``."""
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture(scope="package")

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.websocket.naming import Named, name_conversation, named_session
+from doors.websocket.naming import ConversationMembers, name_conversation, named_session
 from errors import UsageError
 
 
-def _named(**members: Any) -> Named:
-    return msgspec.convert(members, Named)
+def _named(**members: Any) -> ConversationMembers:
+    return msgspec.convert(members, ConversationMembers)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doors.websocket import telling
-from doors.websocket.listening import Audience
 from doors.websocket.pictures import Told
 from doors.websocket.session_pictures import CHANGES
 from doors.websocket.story import KINDS, Story
+from doors.websocket.subscriptions import Audience
 
 
 def event(seq: int, kind: str, data: Any = None, run: str | None = "r1", session: str = "alice") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from gateway.attachments.transcripts import Wanted, find_transcripts, looks_like_id
+from gateway.attachments.transcripts import IdPattern, find_transcripts, looks_like_id
 from tests.gateway.attachments.front_end import attached
 from tests.gateway.world import World, open_world
 
@@ -48,9 +48,9 @@ def test_the_conversation_changed_last_comes_first_and_other_files_are_passed_ov
     (tmp_path / f"x_{ID}.jsonl").write_text("garbage")
     os.mkfifo(tmp_path / f"pipe_{ID}.jsonl")
     places = [tmp_path, tmp_path / "none"]
-    assert [found.path for found in find_transcripts(Wanted(ID[:8]), places)] == [str(new), str(old)]
-    assert [found.path for found in find_transcripts(Wanted(ID, exact=True), places)] == [str(new)]
-    assert [found.path for found in find_transcripts(Wanted("ffffffff"), places)] == [str(renamed)]
+    assert [found.path for found in find_transcripts(IdPattern(ID[:8]), places)] == [str(new), str(old)]
+    assert [found.path for found in find_transcripts(IdPattern(ID, exact=True), places)] == [str(new)]
+    assert [found.path for found in find_transcripts(IdPattern("ffffffff"), places)] == [str(renamed)]
 
 
 @pytest.mark.parametrize("wanted", [ID, ID[:8], ID[:13]])

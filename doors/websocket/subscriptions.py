@@ -4,7 +4,7 @@ from enum import Enum, auto
 
 from errors import PoolSaturated
 
-__all__ = ["MOST_SESSIONS", "Audience", "Listening"]
+__all__ = ["MOST_SESSIONS", "Audience", "Subscriptions"]
 
 MOST_SESSIONS = 256
 """Sessions whose messages one connection may follow."""
@@ -22,11 +22,12 @@ class Audience(Enum):
     """Those that follow the messages of the event's session."""
 
 
-class Listening:
+class Subscriptions:
     """The subscriptions of one connection."""
 
-    def __init__(self, *, approves: bool) -> None:
-        self._approves = approves
+    def __init__(self) -> None:
+        self.approves = False
+        """Whether it may approve tool calls."""
         self.sessions = False
         """Whether it follows the list of sessions."""
         self._messages: set[str] = set()
@@ -43,13 +44,13 @@ class Listening:
         """Remove them."""
         self._messages.discard(session)
 
-    def hears(self, audience: Audience, session: str) -> bool:
+    def includes(self, audience: Audience, session: str) -> bool:
         """Whether this connection gets the event."""
         match audience:
             case Audience.ALL:
                 return True
             case Audience.APPROVERS:
-                return self._approves
+                return self.approves
             case Audience.SESSIONS:
                 return self.sessions
             case Audience.MESSAGES:
