@@ -98,6 +98,8 @@ class TextView:
             self._stage.note("! the session waits for a person's answer first; this shows what it asks:", style="")
             look = command_line("sessions get", event.session, session=None, place=self._place)
             self._stage.note(f"  {look}", whole=True, style=BOLD)
+        elif event.type == "alert":
+            self._stage.note(f"! {tell(event)[0]}", whole=True, style="")
         elif event.type in _MARKS and not _is_grave(event):
             mark = _MARKS[event.type]
             self._stage.note(f"{mark} {tell(event)[0]}", style=DIM if mark == "·" else "")

@@ -10,15 +10,15 @@ from wire.envelope import Channel
 __all__ = ["EventFilter"]
 
 
-_OF_NO_RUN = frozenset({"agent_resumed", "exec_exit"})
-"""What happens in a session between its runs, or beside them: whoever follows one of them wants to see it too."""
+_OF_NO_RUN = frozenset({"agent_resumed", "exec_exit", "alert"})
+"""What happens in a session between its runs, or beside them: the followers of each run see it too."""
 
 
 class EventFilter(msgspec.Struct, frozen=True):
     """Each part None = all. ``session`` is looked up in an index, the rest is looked at event by event.
 
-    With ``run_id`` what belongs to another run is left out, and what belongs to none but ``agent_resumed`` and
-    ``exec_exit``.
+    With ``run_id`` what belongs to another run is left out, and what belongs to none but ``agent_resumed``,
+    ``exec_exit`` and ``alert``.
     """
 
     session: str | None = None

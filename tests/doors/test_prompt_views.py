@@ -95,6 +95,21 @@ def test_a_session_that_waits_for_a_person_first_is_told_with_where_to_look() ->
     ]
 
 
+def test_alerts_and_ended_commands_of_the_session_are_told_beside_the_answer() -> None:
+    out, err = Terminal(), Terminal()
+    alert = {"agent": "main", "to": "events", "text": "The disk is full.\nFree some room: " + "x" * 200, "media": []}
+    ended = {"summary": "Exec completed (calm-fox, code 0) :: built"}
+    view = TextView(out, err, {})
+    view.show(pushed(text("one "), event("alert", alert), event("exec_exit", ended, channel=Channel.MONITOR)))
+    view.show(pushed(text("two")))
+    view.end(OUTCOME)
+    told = err.getvalue().splitlines()
+    assert told[0].startswith("! main -> events: The disk is full. Free some room: xxx")
+    assert told[0].endswith("x" * 200)
+    assert told[1:] == ["· Exec completed (calm-fox, code 0) :: built"]
+    assert out.getvalue().split() == ["one", "two"]
+
+
 def test_a_resumed_session_and_a_shortened_one_are_told() -> None:
     err = Terminal()
     resumed = event("agent_resumed", {"strategy": "seal", "sealed": ["c1", "c2"]}, channel=Channel.MONITOR)

@@ -22,6 +22,8 @@ def event(kind: str, run_id: str | None) -> EventEnvelope:
         ("agent_resumed", None, True),
         ("exec_exit", None, True),
         ("exec_exit", "r2", False),
+        ("alert", None, True),
+        ("heartbeat", None, False),
     ],
 )
 def test_who_follows_a_run_also_hears_what_its_session_does_beside_all_runs(
