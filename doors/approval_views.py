@@ -11,7 +11,7 @@ from rich.text import Text
 
 from doors.console import open_console, print_json
 from doors.control_client import ControlClient
-from doors.event_texts import approve_command, deny_command, look_command
+from doors.event_texts import approve_command, deny_command, look_command, reason_text
 from doors.questions import page_texts, question_lines, short_key
 from doors.session_views import session_view
 from doors.texts import clean
@@ -52,7 +52,8 @@ def show_approval(client: ControlClient, call_id: str, session: str | None, *, a
         return
     console, pages = open_console(), _pages(client, call_id, session)
     shown = first = next(pages)
-    _print(console, Text(f"{clean(first.call['name'])} in session {short_key(first.session)}", "bold"))
+    title = f"{clean(first.call['name'])} in session {short_key(first.session)}"
+    _print(console, Text.assemble((title, "bold"), reason_text({"call": first.call})))
     for shown in chain([first], pages):
         _print(console, *page_texts(shown.page, console.width, margin=_MARGIN))
     if shown.is_partial:
@@ -81,8 +82,8 @@ def show_session(client: ControlClient, key: str, *, as_json: bool, place: str) 
 
 
 def _question(client: ControlClient, call: dict[str, Any], session: str, width: int, place: str) -> Iterator[Text]:
-    yield Text.assemble(("asks  ", "yellow"), clean(call["name"]))
     about = {"call": call}
+    yield Text.assemble(("asks  ", "yellow"), clean(call["name"]), (reason_text(about), "dim"))
     try:
         shown = next(_pages(client, call["id"], session))
     except PoolError as exc:  # it may have been decided meanwhile

@@ -31,6 +31,7 @@ __all__ = [
     "look_command",
     "piece_of",
     "question_text",
+    "reason_text",
     "shown_page",
     "tell",
     "tool_of",
@@ -124,9 +125,14 @@ def shown_page(data: Mapping[str, Any]) -> CallPage:
 
 def question_text(data: Mapping[str, Any]) -> str:
     """Which tool is to be called, and why a person is asked."""
-    reason = data.get("reason")
     what = call_text(data) if data.get("shown") is None else clean(_part(data, "call").get("name"))
-    return what + (f" ({clean(reason)})" if reason else "")
+    return what + reason_text(data)
+
+
+def reason_text(data: Mapping[str, Any]) -> str:
+    """Why a person is asked, to go behind what is asked: in an event, or in a call of a list."""
+    reason = data.get("reason") or _part(data, "call").get("reason")
+    return f" ({clean(reason)})" if reason else ""
 
 
 def hidden_text(data: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from doors.event_texts import approve_command, call_text, look_command
+from doors.event_texts import approve_command, call_text, look_command, reason_text
 from doors.texts import clean
 from wire.call_pages import Tone, page_lines
 from wire.call_parts import CallPage
@@ -17,6 +17,7 @@ __all__ = ["page_texts", "question_lines", "short_key"]
 _STYLES: Mapping[Tone, str] = {"plain": "", "name": "dim", "added": "green", "removed": "red", "place": "dim"}
 _SHOWN = 10
 _KEY_END = 36
+_REASON = 160
 
 
 def question_lines(
@@ -30,7 +31,7 @@ def question_lines(
     """
     for question in asked[:_SHOWN]:
         said = f"{short_key(question['session'])}: {call_text(question)}"
-        yield Text.assemble(("asks".ljust(margin), "yellow"), said)
+        yield Text.assemble(("asks".ljust(margin), "yellow"), said, (reason_text(question)[:_REASON], "dim"))
         fits = columns is None or margin + cells(said) <= columns
         is_all = is_all_said(question["call"].get("input_preview")) and fits
         command = (approve_command if is_all else look_command)(question, question["session"], place)

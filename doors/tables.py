@@ -89,11 +89,13 @@ def sessions_view(sessions: Sequence[Record], width: int, place: str = "") -> Gr
 
 def _sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
     """Of a session's transcript the file's name, the directory being that of all."""
+    waits = Column("WAITS FOR", lambda s: clean(s["waits_for"] or "-"), stretches=True)
     columns = [
         Column("SESSION", lambda s: short_key(s["key"]), stretches=True),
-        Column("STATE", lambda s: _state(s["state"])),
+        Column("STATE", _session_state),
         Column("WORKER", lambda s: clean(s["worker"])),
         Column("WAITING", lambda s: clean(s["waiting"]), right=True),
+        *([waits] if any(session["waits_for"] for session in sessions) else []),
         Column("ASKS", lambda s: clean(len(s["pending_permissions"]) or "-"), right=True, optional=1),
         Column("AGENT/ROLE", _agent_and_role, stretches=True, optional=2),
         Column("USED", lambda s: time.strftime("%m-%d %H:%M", time.localtime(s["updated_at"])), optional=3),
@@ -242,6 +244,11 @@ def _worker_state(worker: Record) -> Text:
     if worker["stray_lines"]:
         state = Text.assemble(state, (f", {worker['stray_lines']} stray lines", "yellow"))
     return Text.assemble(state, (", retiring", "dim")) if worker.get("retiring") else state
+
+
+def _session_state(session: Record) -> Text:
+    """A session in a turn that has no worker yet waits, and does not work."""
+    return Text("WAITING", "yellow") if session["waits_for"] else _state(session["state"])
 
 
 def _agent_and_role(record: Record) -> str:

@@ -6,11 +6,10 @@ import msgspec
 
 from errors import ProtocolViolation, UsageError, WorkerRefused
 from gateway.conductor import Conductor
-from gateway.permissions import Permissions
+from gateway.permissions import PendingCall, Permissions
 from pool.lease import Lease
 from wire.call_parts import PAGE_CHARS, CallPage, CallPart, bounded
 from wire.framing import DECODE_ERRORS
-from wire.messages import ToolCallView
 
 __all__ = ["Decisions", "ShownCall"]
 
@@ -19,7 +18,7 @@ class ShownCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A page of a pending call. ``is_partial``: its agent shows only the beginning of its calls."""
 
     session: str
-    call: ToolCallView
+    call: PendingCall
     page: CallPage
     is_partial: bool = False
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from errors import UsageError
 from gateway.events.translate import Single
-from gateway.status import PendingPermission
 from wire.messages import ToolCallView
 
-__all__ = ["Permissions"]
+__all__ = ["PendingCall", "PendingPermission", "Permissions"]
 
 _MOST = 10_000
 _MOST_OF_A_SESSION = 256
@@ -17,27 +18,40 @@ _REMEMBERED = 1_000
 _SHOWN = 10
 
 
+class PendingCall(ToolCallView, frozen=True, omit_defaults=True):
+    """A tool call that waits for a person; ``reason``: why one is asked."""
+
+    reason: str | None = None
+
+
+class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that awaits a person's approval."""
+
+    session: str
+    call: PendingCall
+
+
 class Permissions:
     """Learns from what turns publish; a call is open until it is decided or its turn is over."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, dict[str, ToolCallView]] = {}
+        self._sessions: dict[str, dict[str, PendingCall]] = {}
         self._closed: dict[tuple[str, str], str] = {}
         """Of the latest calls that were open, by call and session: why they are not any more."""
 
     def note(self, session: str, event: Single) -> None:
         """Take an event of a turn; only those about permissions change anything."""
         if event.type == "permission_required":
-            self._open(session, event.data.call)
+            self._open(session, event.data.call, event.data.reason)
         elif event.type == "permission_decided":
             decided = event.data
             if self._sessions.get(session, {}).pop(decided.call_id, None) is not None:
                 by = f" by {decided.by}" if decided.by else ""
                 self._close(session, [decided.call_id], f"was decided already ({decided.decision}{by})")
 
-    def _open(self, session: str, call: ToolCallView) -> None:
+    def _open(self, session: str, call: ToolCallView, reason: str | None) -> None:
         if len(self._sessions.get(session, {})) < _MOST_OF_A_SESSION and self.count < _MOST:
-            self._sessions.setdefault(session, {})[call.id] = call
+            self._sessions.setdefault(session, {})[call.id] = PendingCall(**msgspec.structs.asdict(call), reason=reason)
 
     def forget(self, session: str) -> None:
         """The session's turn is over: nothing of it waits any more."""
@@ -48,7 +62,7 @@ class Permissions:
         """Calls that await approval now."""
         return sum(map(len, self._sessions.values()))
 
-    def pending(self, session: str) -> list[ToolCallView]:
+    def pending(self, session: str) -> list[PendingCall]:
         """The session's calls that await approval, oldest first."""
         return list(self._sessions.get(session, {}).values())
 

@@ -15,7 +15,7 @@ from gateway.events import EventBus
 from gateway.history import read_history
 from gateway.hook_runner import HookRunner
 from gateway.hooks import CommandGiven, HookName, SessionLife
-from gateway.permissions import Permissions
+from gateway.permissions import PendingCall, Permissions
 from gateway.profile_shelf import ProfileShelf
 from gateway.requests import PatchRequest
 from gateway.session_book import SessionEntry
@@ -45,6 +45,9 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     """READY, WORKING or PAUSED."""
     worker: str | None
+    """The one that has its conversation open, between turns too."""
+    waits_for: str | None
+    """Why its next turn has no worker yet, in words; None where it does not wait."""
     turn: str | None
     waiting: int
     transcript: str | None
@@ -57,7 +60,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     last_run: str | None
     channel: str | None
     """Where its latest message came from."""
-    pending_permissions: list[Any]
+    pending_permissions: list[PendingCall]
 
 
 class SessionDesk:
@@ -120,12 +123,16 @@ class SessionDesk:
 
     def _view(self, entry: SessionEntry) -> SessionView:
         turn = self._conductor.turn_of(entry.key)
+        worker = turn.worker if turn else None
+        standing = self._pool.standing(entry.key)
+        waits_for = standing.waits_for or self._conductor.lanes.why_waiting(entry.key)
         return SessionView(
             key=entry.key,
             agent=entry.agent,
             role=entry.role,
             state=entry.status,
-            worker=turn.worker if turn else None,
+            worker=worker or standing.worker,
+            waits_for=None if worker else waits_for,
             turn=turn.id if turn else None,
             waiting=self._conductor.lanes.depth(entry.key),
             transcript=entry.transcript,
@@ -233,7 +240,7 @@ class SessionDesk:
         """
         entry = self._known(key)
         async with self._conductor.occupy(entry.key, priority=_FIRST):
-            if self._pool.is_open(entry.key):
+            if self._pool.standing(entry.key).worker:
                 profile = await self._shelf.of(entry)
                 async with self._pool.lease(entry.key, profile, spawn=False) as lease:
                     await lease.request("new_session", {})

@@ -7,21 +7,14 @@ import msgspec
 from gateway.events import BusStatistics
 from gateway.holds import HoldsFigures
 from gateway.lanes import LanesSnapshot
+from gateway.permissions import PendingPermission
 from heartbeat.cron.requests import CronFigures
 from heartbeat.delivery.records import Statistics
 from heartbeat.system_events import QueueFigures
 from pool import PoolStatistics
 from store.records import StoreStatistics
-from wire.messages import ToolCallView
 
-__all__ = ["AutonomyFigures", "GatewayFigures", "PendingPermission", "StatusDocument"]
-
-
-class PendingPermission(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call that awaits a person's approval."""
-
-    session: str
-    call: ToolCallView
+__all__ = ["AutonomyFigures", "GatewayFigures", "StatusDocument"]
 
 
 class AutonomyFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from pool.placing import Placing
 from pool.pump import Pump
 from pool.records import Session, Worker
 from pool.settings import PoolSettings
-from pool.snapshot import MachineSnapshot, WorkerExplanation
+from pool.snapshot import MachineSnapshot, SessionStanding, WorkerExplanation
 from pool.starts import Starts
 from pool.state import State, check_settings
 from pool.stimuli import FailureKind, Stimulus
@@ -114,10 +114,9 @@ class PoolMachine:
         """The session whose conversation is in that file; None for nobody's."""
         return self._state.owners.get(transcript)
 
-    def is_open(self, session: str) -> bool:
-        """Whether a worker may have the session's transcript open."""
-        known = self._state.sessions.get(session)
-        return known is not None and known.worker is not None
+    def standing(self, session: str) -> SessionStanding:
+        """Where a session is, and what it waits for; of an unknown one nothing."""
+        return report.standing(self._state, session)
 
     def is_quiescent(self, session: str) -> bool:
         """Whether nothing is held, in flight or running in the background for the session."""

@@ -9,6 +9,7 @@ from pool.snapshot import (
     MachineSnapshot,
     ProfileFigures,
     SessionFigures,
+    SessionStanding,
     WaiterFigures,
     WorkerExplanation,
     WorkerFigures,
@@ -19,7 +20,7 @@ from pool.waiting import Waiter
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile
 
-__all__ = ["explain", "snapshot"]
+__all__ = ["explain", "snapshot", "standing"]
 
 
 def snapshot(state: State, now: float) -> MachineSnapshot:
@@ -118,6 +119,16 @@ def _waiter(state: State, waiter: Waiter, position: int, now: float) -> WaiterFi
         state=waiter.state.value,
         why=_why(state, waiter),
     )
+
+
+def standing(state: State, session: str) -> SessionStanding:
+    """Where a session is, and what it waits for; of an unknown one nothing."""
+    known = state.sessions.get(session)
+    if known is None:
+        return SessionStanding()
+    first = min(known.waiting.values(), key=lambda waiter: waiter.rank, default=None)
+    worker = known.worker.id if known.worker else None
+    return SessionStanding(worker, _why(state, first) if first else None)
 
 
 def _why(state: State, waiter: Waiter) -> str:

@@ -79,7 +79,7 @@ class Pool:
     async def __aenter__(self) -> Self:
         machine = self._machine = PoolMachine(self._settings, rng=self._rng, now=trio.current_time())
         self.explain, self.owner_of = machine.explain, machine.owner_of
-        self.is_open, self.is_quiescent = machine.is_open, machine.is_quiescent
+        self.standing, self.is_quiescent = machine.standing, machine.is_quiescent
         self.knows, self.session_of, self.transcript_of = machine.knows, machine.session_of, machine.transcript_of
         self._execs = ExecDesk(machine.session_of, machine.transcript_of)
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())

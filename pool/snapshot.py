@@ -1,5 +1,7 @@
 """The machine's state as frozen structs: what status, errors and tests may look at. Times are seconds."""
 
+from typing import NamedTuple
+
 import msgspec
 
 __all__ = [
@@ -8,6 +10,7 @@ __all__ = [
     "MachineSnapshot",
     "ProfileFigures",
     "SessionFigures",
+    "SessionStanding",
     "WaiterFigures",
     "WorkerExplanation",
     "WorkerFigures",
@@ -109,6 +112,13 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     transcript: str | None
     failed: str | None
+
+
+class SessionStanding(NamedTuple):
+    """The worker that has a session's conversation open, or is prepared for it; what its next request waits for."""
+
+    worker: str | None = None
+    waits_for: str | None = None
 
 
 class ProfileFigures(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,12 @@ from gateway.settings import QueueSettings
 __all__ = ["LaneMachine"]
 
 
+_WAITS = {
+    SessionState.GATHERING: "more messages may follow, to be answered together",
+    SessionState.QUEUED: "its lane has as many turns as it may",
+}
+
+
 class LaneMachine:
     """One turn per session at a time, and the rules by which everybody else waits.
 
@@ -69,6 +75,11 @@ class LaneMachine:
         """How many runs of the session wait for a turn, those of which only a line is left among them."""
         known = self._book.sessions.get(session)
         return len(known.queue) if known else 0
+
+    def why_waiting(self, session: str) -> str | None:
+        """What the session waits for before its next turn begins, in words; None where it does not wait."""
+        known = self._book.sessions.get(session)
+        return _WAITS.get(known.state) if known else None
 
     def waiting(self, session: str) -> tuple[str, ...]:
         """Those runs: first the summarized ones, which go with whatever is next, then as they will be served."""

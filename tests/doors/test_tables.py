@@ -49,7 +49,7 @@ def session(key: str, **others: Any) -> dict[str, Any]:
     return base | {"failed": None} | others
 
 
-NOTHING_OF_ITS_OWN = dict.fromkeys(("model", "thinking", "queue_mode", "label", "last_run", "channel"))
+NOTHING_OF_ITS_OWN = dict.fromkeys(("model", "thinking", "queue_mode", "label", "last_run", "channel", "waits_for"))
 CONVERSATIONS: list[dict[str, Any]] = [
     {
         "key": "ada",
@@ -63,7 +63,7 @@ CONVERSATIONS: list[dict[str, Any]] = [
         **NOTHING_OF_ITS_OWN,
         "created_at": 0.0,
         "updated_at": 0.0,
-        "pending_permissions": [{"id": "c1", "name": "exec", "input_preview": "ls"}],
+        "pending_permissions": [{"id": "c1", "name": "exec", "input_preview": "ls", "reason": "it is listed"}],
     },
     {
         "key": "bob",
@@ -330,6 +330,14 @@ def test_a_session_is_listed_with_what_it_does_and_what_it_asks() -> None:
         "ASKS",
         "AGENT/ROLE",
     ]
+
+
+def test_a_session_whose_turn_has_no_worker_waits_and_says_for_what() -> None:
+    waiting = {**CONVERSATIONS[1], "state": "WORKING", "waits_for": "the pool is paused"}
+    lines = draw(sessions_view([CONVERSATIONS[0], waiting], 140)).splitlines()
+    assert "WAITS FOR" in lines[0]
+    assert lines[2].split()[:7] == ["bob", "WAITING", "-", "0", "the", "pool", "is"]
+    assert lines[4] == "asks      ada: exec ls (it is listed)"
 
 
 def test_a_long_key_is_shown_by_its_ends_so_that_the_table_can_be_read_in_a_pipe() -> None:

@@ -10,9 +10,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from errors import PoolError, ProtocolViolation, UsageError, WorkerRefused
 from gateway.events.translate import Single
 from gateway.events.vocabulary import READERS
-from gateway.permissions import Permissions
+from gateway.permissions import PendingCall, Permissions
 from tests.gateway.world import open_world
-from wire.messages import ToolCallView
 
 # --- approvals --------------------------------------------------------------------------------------------------------
 
@@ -173,7 +172,7 @@ def test_open_calls_are_those_asked_and_not_decided_in_the_order_of_the_question
     permissions.note("alice", _event("permission_decided", call_id="c2", decision="allow"))
     permissions.note("bob", _event("permission_decided", call_id="c1", decision="allow"))
     permissions.note("alice", _event("tool", phase="end", call={"id": "c1", "name": "bash"}))
-    assert permissions.pending("alice") == [ToolCallView("c1", "bash"), ToolCallView("c3", "bash")]
+    assert permissions.pending("alice") == [PendingCall("c1", "bash"), PendingCall("c3", "bash")]
     assert (permissions.count, permissions.session_of("c3"), permissions.pending("bob")) == (2, "alice", [])
     permissions.forget("alice")
     permissions.forget("nobody")

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from errors import UsageError
 from gateway.history import read_history
 from gateway.hooks import SessionLife
-from tests.gateway.world import WholeStore, World, open_world, telegram
+from tests.gateway.world import WholeStore, World, open_world
 
 # --- looking ----------------------------------------------------------------------------------------------------------
 
@@ -25,43 +25,6 @@ async def test_the_list_has_every_session_the_one_used_last_first(tmp_path: Path
             ("alice", 1_000_000, 1_000_002),
             ("bob", 1_000_001, 1_000_001),
         ]
-
-
-async def test_a_session_shows_what_it_is_doing(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("hang", source=telegram(), run="k1")
-        await world.begin("say later", "agent:main:main", run="k2", queue="followup")
-        busy = await world.call("sessions.get", session="agent:main:main")
-        assert {name: busy[name] for name in ("state", "worker", "turn", "waiting", "last_run", "channel")} == {
-            "state": "WORKING",
-            "worker": "w1",
-            "turn": "t1",
-            "waiting": 1,
-            "last_run": "k2",
-            "channel": "telegram",
-        }
-        world.launcher.running("hang").finish()
-        await world.run("k2").wait()
-        free = await world.call("sessions.get", session="agent:main:main")
-        assert {name: free[name] for name in ("state", "worker", "turn", "waiting", "transcript")} == {
-            "state": "READY",
-            "worker": None,
-            "turn": None,
-            "waiting": 0,
-            "transcript": "/t/0",
-        }
-
-
-async def test_a_session_shows_the_calls_that_await_approval(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with open_world(tmp_path) as world:
-        await world.begin("ask")
-        view = await world.call("sessions.get", session="alice")
-        assert view["state"] == "PAUSED"
-        [call] = view["pending_permissions"]
-        assert (call["id"], call["name"], call["input_preview"]) == ("c1", "bash", "rm -rf")
-        await world.call("decide", call_id="c1", decision="deny")
-        await wait_all_tasks_blocked()
-        assert (await world.call("sessions.get", session="alice"))["pending_permissions"] == []
 
 
 @pytest.mark.parametrize("method", ["sessions.get", "sessions.reset", "sessions.delete", "sessions.history"])

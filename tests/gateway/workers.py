@@ -69,7 +69,8 @@ class GatewayWorker(MemoryWorker):
 
     def _begin_ask(self, call: str) -> None:
         self.tell("run_start")
-        self.tell("permission_required", call={"id": call or "c1", "name": "bash", "input_preview": "rm -rf"})
+        asked = {"id": call or "c1", "name": "bash", "input_preview": "rm -rf"}
+        self.tell("permission_required", call=asked, reason="every call needs approval")
 
     def _begin_dialog(self, _: str) -> None:
         self.tell("run_start")
