@@ -1,6 +1,6 @@
 // Tool calls that wait for a person: all of what is asked, a note, allow or deny.
 
-import { announce } from "./announcer.js";
+import { announce, toast } from "./announcer.js";
 import { CallInFull } from "./calls.js";
 import { byId, h, reconcile, setText } from "./dom.js";
 import { plural } from "./format.js";
@@ -11,6 +11,8 @@ export class ApprovalsView {
   #model;
   #app;
   #told = new Set();
+  /** Questions that were answered on this page. */
+  #answered = new Set();
 
   constructor(model, app) {
     this.#model = model;
@@ -27,7 +29,16 @@ export class ApprovalsView {
     document.title = asked.length > 0 ? `(${asked.length}) pool` : "pool";
     if (hadFocus && document.activeElement === document.body) this.focus();
     for (const { key, session, call } of asked) if (!this.#told.has(key)) announce(`Approval needed: ${call.name} in session ${session}`);
+    for (const key of this.#told) this.#tellClosed(key);
     this.#told = new Set(this.#model.permissions.keys());
+  }
+
+  /** A question that was on the page and is gone, without an answer from here: say why. */
+  #tellClosed(key) {
+    const why = this.#model.closed.get(key);
+    if (why === undefined || this.#model.permissions.has(key)) return;
+    this.#model.closed.delete(key);
+    if (!this.#answered.delete(key)) toast(why);
   }
 
   /** Go to the first call; where there is none, to the list of sessions. */
@@ -59,7 +70,11 @@ export class ApprovalsView {
     const buttons = [...element.querySelectorAll(".answer button")].filter((button) => !button.disabled);
     for (const button of buttons) button.disabled = true;
     const params = { session, call_id: call.id, decision, ...(note.trim() ? { note: note.trim() } : {}), ...(seen ? { seen } : {}) };
+    const key = `${session}\n${call.id}`;
+    this.#answered.add(key);
     const done = await this.#app.act("decide", params, `${decision === "allow" ? "Approved" : "Denied"}: ${call.name} in ${session}`);
-    if (done === null) for (const button of buttons) button.disabled = false;
+    if (done !== null) return;
+    this.#answered.delete(key);
+    for (const button of buttons) button.disabled = false;
   }
 }

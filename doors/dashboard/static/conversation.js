@@ -3,12 +3,12 @@
 import { announce } from "./announcer.js";
 import { byId, h, setAttribute, setText } from "./dom.js";
 import { History } from "./history.js";
-import { isJoining, isPiece } from "./model.js";
+import { endOf, isJoining, isPiece } from "./model.js";
 
 const MESSAGES = 100;
 const SETTLE = 150; // milliseconds in which several reasons to read the history again are one
 const READ_AFTER = new Set(["run:start", "done", "tool:start", "tool:end", "tool:error", "session_reset", "compaction:end"]);
-const TONES = { WORKING: "busy", PAUSED: "warn", READY: "quiet" };
+const TONES = { WORKING: "busy", PAUSED: "warn", WAITING: "warn", FAILED: "bad", READY: "quiet" };
 
 export class ConversationView {
   #model;
@@ -17,6 +17,8 @@ export class ConversationView {
   #agent = "";
   #opener = null;
   #history = new History();
+  /** Whether it is known how the last turn ended, where it was over when the session was opened. */
+  #isEndKnown = false;
   #timer = null;
   #reading = null;
 
@@ -47,6 +49,7 @@ export class ConversationView {
     this.#key = key;
     this.#agent = agent;
     this.#history.clear();
+    this.#isEndKnown = false;
     byId("conversation").hidden = false;
     document.body.dataset.open = "";
     setText(byId("conversation-title"), key);
@@ -72,6 +75,7 @@ export class ConversationView {
   takeEvents(events) {
     for (const event of events) {
       if (event.session !== this.#key || isPiece(event.type)) continue;
+      if (event.type === "run:accepted") this.#isEndKnown = true;
       if (event.type === "run:start" && !isJoining(event)) this.#history.begin();
       if (event.type === "done") this.#done(event);
       if (READ_AFTER.has(event.type)) this.#readSoon();
@@ -86,13 +90,15 @@ export class ConversationView {
   draw() {
     if (this.#key === null) return;
     const session = this.#model.sessions.get(this.#key);
+    const waits = this.#model.waitsFor(this.#key);
     const state = session?.state ?? "NEW";
-    setText(byId("conversation-state"), state.toLowerCase());
-    setAttribute(byId("conversation-state"), "data-tone", TONES[state] ?? "quiet");
+    const shown = waits !== null ? "WAITING" : state === "READY" && session.failed ? "FAILED" : state;
+    setText(byId("conversation-state"), shown.toLowerCase());
+    setAttribute(byId("conversation-state"), "data-tone", TONES[shown] ?? "quiet");
     byId("abort").hidden = state !== "WORKING" && state !== "PAUSED";
     setText(byId("composer-hint"), state === "WORKING" ? "Enter adds to the running turn" : "Enter sends, Shift+Enter begins a line");
     const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
-    const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", session?.model];
+    const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", session?.model, waits && `waits: ${waits}`];
     setText(byId("conversation-facts"), session === undefined ? `a new session${this.#agent ? ` of ${this.#agent}` : ""}` : facts.filter(Boolean).join(" · "));
     this.#history.change(() => {
       for (const [run, message] of session?.accepted ?? []) this.#history.drawPending({ run, ...message });
@@ -103,10 +109,10 @@ export class ConversationView {
   // --- what was said ---
 
   /** The answer is whole; what the transcript says takes its place soon. */
-  #done({ run_id: run, data }) {
-    const { reason, error } = data ?? {};
+  #done({ run_id: run, data, unanswered }) {
+    const { reason } = data ?? {};
     announce(reason === "completed" ? `Answer complete in ${this.#key}` : `The turn in ${this.#key} ended: ${reason}`);
-    this.#history.change(() => this.#history.end(run, error?.message));
+    this.#history.change(() => this.#history.end(run, troubleOf(data ?? {}, unanswered)));
   }
 
   #readSoon() {
@@ -122,7 +128,21 @@ export class ConversationView {
     const answer = await this.#app.ask("sessions.history", { session: key, limit: MESSAGES });
     this.#reading = null;
     if (answer !== null && key === this.#key) this.#show(answer.messages);
+    if (key === this.#key && !this.#isEndKnown) await this.#lookAtEnd(key);
     return undefined;
+  }
+
+  /** Of a turn that had ended before the session was opened the transcript does not say how. */
+  async #lookAtEnd(key) {
+    this.#isEndKnown = true;
+    const session = this.#model.sessions.get(key);
+    if (session?.state !== "READY" || session.lastRun === null) return;
+    const outcome = await this.#app.ask("agent.wait", { session: key, run_id: session.lastRun, timeout_ms: 0 });
+    const trouble = outcome === null ? "" : troubleOf(outcome, []);
+    if (trouble === "" || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "READY") return;
+    session.failed = outcome.reason !== "aborted";
+    this.#history.change(() => this.#history.tellEnd(outcome.text ?? "", trouble));
+    this.#app.mark("sessions", "conversation");
   }
 
   #show(messages) {
@@ -147,4 +167,11 @@ export class ConversationView {
     this.#history.withdraw(run);
     if (field.value === "") field.value = text;
   }
+}
+
+/** Why a turn did not end well, and which of its questions are closed with it; empty where it did. */
+function troubleOf(data, unanswered) {
+  if (!data.error?.message && data.reason !== "aborted") return "";
+  const closed = unanswered.length > 0 ? ` What waited for approval was not run: ${unanswered.join(", ")}.` : "";
+  return `The turn ended: ${endOf(data)}.${closed}`;
 }

@@ -35,7 +35,7 @@ export class FiguresView {
     const turns = series.turns.sums(now);
     const events = series.events.sums(now);
     this.#put("through", `${rate(recent(turns, WINDOW))} / min`, `${plural(status.gateway.runs, "run")} under way`, turns);
-    this.#put("events", `${rate(recent(events, 10) / 10)} / s`, `${count(status.gateway.events.last_seq)} since the first`, events);
+    this.#put("events", `${rate(recent(events, 10) / 10)} / s`, `${count(status.gateway.events.events + status.gateway.events.text_pieces)} since the start`, events);
     const rss = status.workers.reduce((sum, worker) => sum + (worker.rss ?? 0), 0);
     const cpu = [...this.#model.load.values()].reduce((sum, share) => sum + share, 0);
     this.#put("memory", size(rss), `${percent(cpu)} of a processor`, series.memory.means(now));

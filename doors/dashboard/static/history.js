@@ -3,6 +3,11 @@
 import { byId, h, setText } from "./dom.js";
 import { JOINED, bubble, messageElements } from "./messages.js";
 
+const CUT_OFF = "Agent, cut off";
+
+/** A text as it stands in JSON. */
+const inside = (text) => JSON.stringify(text.trim()).slice(1, -1);
+
 export class History {
   #root = byId("history");
   /** The transcript, then what it does not have yet of the turn, then messages that no answer belongs to yet. */
@@ -97,6 +102,13 @@ export class History {
     if (this.#turn.lastElementChild?.textContent !== trouble) this.#turn.append(h("p", { class: "said trouble", text: trouble }));
   }
 
+  /** Say of the last turn why it has failed, and `text`, what was said in it, where no transcript has that. */
+  tellEnd(text, trouble) {
+    if (text.trim() !== "" && !this.#messages.some((each) => each.text.includes(inside(text)))) this.#turn.append(bubble("assistant", text, CUT_OFF));
+    this.tell(trouble);
+    this.#settleTurn();
+  }
+
   /** Bring the elements up to what the transcript has; `live`: the running answer that it does not have. */
   show(messages, { live, isOver }) {
     const texts = messages.map((message) => JSON.stringify(message));
@@ -125,7 +137,7 @@ export class History {
   #settleMessages(fresh) {
     const said = fresh.filter((message) => message.role === "user").map((message) => JSON.stringify(message.content));
     for (const [run, { element, text, started, over }] of this.#pending) {
-      const at = started || over ? said.findIndex((content) => content.includes(JSON.stringify(text).slice(1, -1))) : -1;
+      const at = started || over ? said.findIndex((content) => content.includes(inside(text))) : -1;
       if (at === -1 && !over) continue;
       this.#pending.delete(run);
       this.#settled.add(run);
@@ -140,9 +152,8 @@ export class History {
   /** The answer is in the transcript; one that was cut off and is not stays as far as it came. */
   #settleLive(fresh) {
     if (this.#live === null) return;
-    const begun = JSON.stringify(this.#liveText.trim()).slice(1, -1);
-    const isSaid = fresh.some(({ role, content }) => role === "assistant" && JSON.stringify(content).includes(begun));
-    if (this.#hasFailed && !isSaid) setText(this.#live.querySelector(".by"), "Agent, cut off");
+    const isSaid = fresh.some(({ role, content }) => role === "assistant" && JSON.stringify(content).includes(inside(this.#liveText)));
+    if (this.#hasFailed && !isSaid) setText(this.#live.querySelector(".by"), CUT_OFF);
     else this.#live.remove();
     this.#live = null;
   }

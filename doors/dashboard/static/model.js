@@ -8,8 +8,10 @@ const KEPT_RUNS = 5_000;
 const KEPT_TEXT = 40_000; // of one session's answer that is under way
 const KEPT_LINE = 400;
 const KEPT_ACCEPTED = 100; // messages of one session
+const KEPT_CLOSED = 200;
 const KEPT_SESSIONS = 20_000;
 
+const LANE_WAITS = { queued: "its lane has as many turns as it may", gathering: "more messages may follow" };
 const TEXT = new Set(["text_chunk", "text_snapshot"]);
 const PIECES = new Set(["text_chunk", "think_chunk"]);
 
@@ -18,6 +20,9 @@ export const isPiece = (type) => PIECES.has(type);
 
 /** Whether a message came into a turn that was running: its run begins, but no turn does. */
 export const isJoining = ({ run_id: run, data }) => Boolean(data?.leader) && data.leader !== run;
+
+/** How a turn ended that did not end well, in words, of the data of its `done` event or of its outcome. */
+export const endOf = ({ reason, error }) => error?.message ?? { aborted: "it was aborted", timeout: "it took too long" }[reason] ?? "it is over";
 
 /** One session as the page shows it. Times are Unix times in seconds. */
 class Session {
@@ -33,6 +38,8 @@ class Session {
   failed = false;
   /** Messages whose runs go on or wait, by run: `{text, started, joined}`. */
   accepted = new Map();
+  /** The id of the run that was accepted last, null where there is none. */
+  lastRun = null;
   /** How many events there had been when its state changed last. */
   changed = 0;
 
@@ -56,12 +63,16 @@ export class Model {
   heartbeats = null;
   /** Tool calls that await approval, by session and call id. */
   permissions = new Map();
+  /** Why calls await approval no longer, by session and call id: a sentence. */
+  closed = new Map();
   /** Whether an event named a session that the list of sessions did not have. */
   hasStrangers = false;
   series = { wait: new Series(), turn: new Series(), turns: new Series(), events: new Series(), memory: new Series() };
   /** What share of a processor each worker has used between the last two status documents, by its id. */
   load = new Map();
   #runs = new Map();
+  /** Sessions whose next turn has no worker yet: what they wait for, in words. */
+  #waits = new Map();
   /** Seqs of decisions that no status document has been told of yet, by session and call id. */
   #decided = new Map();
 
@@ -71,6 +82,15 @@ export class Model {
     this.status = status;
     this.series.memory.add(now, status.workers.reduce((sum, worker) => sum + (worker.rss ?? 0), 0));
     this.#takeAsked(status.gateway);
+    const { sessions } = status.gateway.lanes;
+    this.#waits = new Map(sessions.filter(({ state }) => LANE_WAITS[state]).map(({ session, state }) => [session, LANE_WAITS[state]]));
+    const atWork = new Set(status.workers.filter((worker) => worker.turn_age !== null).map((worker) => worker.session));
+    for (const { session, why } of status.waiting) if (!atWork.has(session)) this.#waits.set(session, why);
+  }
+
+  /** What a session waits for before its next turn can begin, in words; null where it does not wait. */
+  waitsFor(key) {
+    return this.#waits.get(key) ?? null;
   }
 
   /**
@@ -82,6 +102,7 @@ export class Model {
     for (const view of views.slice(0, KEPT_SESSIONS)) {
       const session = this.sessions.get(view.key) ?? new Session(view.key);
       Object.assign(session, { agent: view.agent, role: view.role, model: view.model });
+      session.lastRun ??= view.last_run;
       if (session.changed <= asked) session.state = view.state;
       session.updatedAt = Math.max(session.updatedAt, view.updated_at);
       sessions.set(view.key, session);
@@ -111,7 +132,7 @@ export class Model {
     const asked = new Map();
     for (const { session, call } of permissions) {
       const key = `${session}\n${call.id}`;
-      if ((this.#decided.get(key) ?? 0) <= events.last_seq) asked.set(key, this.permissions.get(key) ?? { session, call, seq: 0 });
+      if ((this.#decided.get(key) ?? 0) <= events.last_seq) asked.set(key, this.permissions.get(key) ?? { session, call, reason: call.reason, seq: 0 });
     }
     for (const [key, each] of this.permissions) if (each.seq > events.last_seq) asked.set(key, each);
     for (const [key, seq] of this.#decided) if (seq <= events.last_seq) this.#decided.delete(key);
@@ -168,19 +189,33 @@ export class Model {
   #takePermission({ seq, session, type }, data, changed) {
     if (type === "permission_required") {
       this.permissions.set(`${session}\n${data.call.id}`, { session, call: data.call, reason: data.reason, seq });
-    } else this.#forgetPermission(`${session}\n${data.call_id}`, seq);
+    } else {
+      const decided = data.decision === "allow" ? "was approved" : "was denied";
+      this.#closePermission(`${session}\n${data.call_id}`, seq, data.by ? `${decided} by ${data.by}` : decided);
+    }
     changed.add("approvals");
   }
 
-  #forgetPermission(key, seq) {
+  #closePermission(key, seq, what) {
+    const asked = this.permissions.get(key);
+    if (asked !== undefined) this.closed.set(key, `${asked.call.name} in ${asked.session} ${what}`);
+    if (this.closed.size > KEPT_CLOSED) this.closed.delete(this.closed.keys().next().value);
     this.permissions.delete(key);
     this.#decided.set(key, seq);
   }
 
+  /** A turn that has ended asks nothing any more. */
+  #closeQuestions(event, data, changed) {
+    const open = [...this.permissions].filter(([, each]) => each.session === event.session);
+    for (const [key] of open) this.#closePermission(key, event.seq, `was not run; its turn ended: ${endOf(data)}`);
+    event.unanswered = open.map(([, each]) => each.call.name);
+    if (open.length > 0) changed.add("approvals");
+  }
+
   #takeSession(session, event, data, changed) {
-    const { seq, type, ts, session: key } = event;
+    const { type, ts, session: key } = event;
     changed.add("sessions");
-    if (!isPiece(type)) session.updatedAt = Math.max(session.updatedAt, ts);
+    if (event.run_id && !isPiece(type)) session.updatedAt = Math.max(session.updatedAt, ts); // a parked worker is no activity
     if (TEXT.has(type)) {
       const piece = data.delta ?? data.text ?? "";
       session.live += piece;
@@ -190,6 +225,7 @@ export class Model {
     else if (type === "session_deleted") this.sessions.delete(key);
     else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
     else if ((type === "run:start" && !isJoining(event)) || type.startsWith("tool:")) {
+      if (type === "run:start") this.#waits.delete(key);
       session.live = "";
       session.note = type === "run:start" ? "" : summarize(type, data);
       session.failed = type === "tool:error";
@@ -197,15 +233,16 @@ export class Model {
       session.note = (data.error?.message ?? data.text ?? session.line).slice(-KEPT_LINE);
       session.live = "";
       session.failed = data.reason === "error" || data.reason === "timeout";
-      for (const name of this.permissions.keys()) if (name.startsWith(`${key}\n`)) this.#forgetPermission(name, seq);
-      changed.add("approvals");
+      this.#closeQuestions(event, data, changed);
     }
   }
 }
 
 /** What an event says of the messages that wait for an answer. */
-function takeMessage({ accepted }, event, data) {
+function takeMessage(session, event, data) {
   const { type, run_id: run } = event;
+  const { accepted } = session;
+  if (type === "run:accepted") session.lastRun = run;
   if (type === "run:accepted" && data.text && accepted.size < KEPT_ACCEPTED) accepted.set(run, { text: data.text, started: false, joined: false });
   else if (type === "run:start" && accepted.has(run)) Object.assign(accepted.get(run), { started: true, joined: isJoining(event) });
   else if (type === "done") accepted.delete(run);

@@ -6,6 +6,7 @@ import { age, plural } from "./format.js";
 import { ItemList } from "./lists.js";
 
 const MOST = 200;
+const BADGES = { PAUSED: "approval", FAILED: "failed" };
 const TAIL = 44; // characters of an answer that grows
 
 export class SessionsView {
@@ -29,7 +30,7 @@ export class SessionsView {
     const waiting = new Map((this.#model.status?.gateway.lanes.sessions ?? []).map((lane) => [lane.session, lane.waiting]));
     const now = this.#app.now();
     reconcile(byId("sessions"), shown, (session) => session.key, (session) => this.#create(session), (element, session) =>
-      update(element, session, { now, waiting: waiting.get(session.key) ?? 0, open: this.#app.openKey() }),
+      update(element, session, { now, waiting: waiting.get(session.key) ?? 0, waits: this.#model.waitsFor(session.key), open: this.#app.openKey() }),
     );
     this.#list.settle();
     setText(byId("sessions-count"), String(all.length));
@@ -77,16 +78,16 @@ function lastLine(session) {
   return `…${tail.slice(tail.indexOf(" ") + 1)}`;
 }
 
-function update(element, session, { now, waiting, open }) {
+function update(element, session, { now, waiting, waits, open }) {
   const button = element.firstElementChild;
-  setAttribute(button, "data-state", session.failed && session.state === "READY" ? "FAILED" : session.state);
+  const state = waits !== null ? "WAITING" : session.failed && session.state === "READY" ? "FAILED" : session.state;
+  setAttribute(button, "data-state", state);
   setAttribute(button, "aria-current", session.key === open ? "true" : null);
   setText(element.querySelector(".key"), session.key);
   const badge = element.querySelector(".badge");
-  const text = session.state === "PAUSED" ? "approval" : waiting > 0 ? `${waiting} waiting` : "";
+  const text = BADGES[state] ?? (waiting > 0 ? `${waiting} waiting` : "");
   badge.hidden = text === "";
   setText(badge, text);
-  const busy = session.state === "READY" ? age(now - session.updatedAt) : session.state.toLowerCase();
-  setText(element.querySelector(".when"), busy);
-  setText(element.querySelector(".last"), lastLine(session) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
+  setText(element.querySelector(".when"), state === "READY" || state === "FAILED" ? age(now - session.updatedAt) : state.toLowerCase());
+  setText(element.querySelector(".last"), (waits ?? lastLine(session)) || `${session.agent}/${session.role}`.replace(/^\/$/, "–"));
 }

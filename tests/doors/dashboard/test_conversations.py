@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -109,6 +110,58 @@ def test_a_worker_that_is_killed_is_replaced_before_the_eyes_and_its_conversatio
     assert heir["id"] != victim["id"]
     expect(page.get_by_role("button", name=f"Worker {heir['id']},")).to_contain_text("mortal")
     visit.keep("worker-replaced")
+
+
+def test_of_a_killed_worker_the_half_answer_stays_and_why_it_ended_is_told_also_later(
+    site: Site, open_page: OpenPage
+) -> None:
+    site.begin("halved", "PIECES=400 DELAY=25")
+    visit = open_page(site)
+    page = visit.page
+    visit.open_session("halved")
+    expect(page.locator("#history [data-live]")).to_contain_text("piece 9")
+    os.kill(site.worker_of("halved")["pid"], signal.SIGKILL)
+    for _ in range(2):
+        expect(page.locator("#history .trouble")).to_have_text(re.compile(r"^The turn ended: worker \w+ killed by sig"))
+        expect(page.locator("#conversation-state")).to_have_text("failed")
+        expect(page.locator("#sessions .session[aria-current]")).to_have_attribute("data-state", "FAILED")
+        if page.locator("#history .by").count() == 2:
+            expect(page.locator("#history .by")).to_have_text(["You", "Agent, cut off"])
+            expect(page.locator("#history .said.assistant .text")).to_contain_text("piece 9")
+        page.reload()
+        expect(page.locator("#link-text")).to_have_text("Live")
+        visit.open_session("halved")
+    visit.send("RECALL")
+    expect(page.locator("#history .said").last).to_contain_text("Earlier you said")
+    order = page.locator("#history .said").evaluate_all("all => all.map(each => each.className)")
+    assert order == ["said user", "said trouble", "said user", "said assistant"]
+
+
+def test_the_question_of_a_killed_worker_goes_and_the_page_says_so(site: Site, open_page: OpenPage) -> None:
+    visit = open_page(site)
+    page = visit.page
+    site.begin("orphaned", 'TOOL:exec {"command": "echo never"} TELL', agent="careful")
+    expect(page.locator(".approval")).to_contain_text("exec in orphaned: every call needs approval")
+    visit.open_session("orphaned")
+    os.kill(site.worker_of("orphaned")["pid"], signal.SIGKILL)
+    expect(page.locator("#approvals")).to_be_hidden()
+    expect(page.locator(".toast")).to_contain_text("exec in orphaned was not run; its turn ended: worker")
+    expect(page.locator("#history .trouble")).to_contain_text("What waited for approval was not run: exec.")
+    expect(page.locator("#conversation-state")).to_have_text("failed")
+    visit.keep("question-gone")
+
+
+def test_a_page_opened_later_shows_why_a_call_needs_approval_and_who_decided_elsewhere(
+    site: Site, open_page: OpenPage
+) -> None:
+    site.begin("reasoned", 'TOOL:exec {"command": "echo why"} TELL', agent="careful")
+    pages = []
+    for _ in range(2):
+        pages.append(open_page(site).page)
+        expect(pages[-1].locator(".approval")).to_contain_text("exec in reasoned: every call needs approval")
+    pages[0].get_by_role("button", name="Deny exec in reasoned").click()
+    expect(pages[1].locator(".toast")).to_have_text("exec in reasoned was denied by http")
+    expect(pages[0].locator(".toast")).to_have_text("Denied: exec in reasoned")
 
 
 def test_a_call_is_approved_and_another_denied_with_a_note_that_reaches_the_model(

@@ -1,6 +1,7 @@
 """The network drops, the supervisor dies: the page says so, tries again by itself, and nothing is missing or twice."""
 
 import os
+import re
 import signal
 import tempfile
 from pathlib import Path
@@ -78,6 +79,7 @@ def test_a_page_outlives_its_supervisor_and_goes_on_with_the_next_one(browser: B
             visit.send("RECALL")
             answer = visit.page.locator("#history .said.assistant .text").last
             expect(answer).to_contain_text('"My number is 1815."')
+            expect(visit.page.locator("#f-events .sub")).to_have_text(re.compile(r"^\d+ since the start$"))
             assert second.pid != first.pid
             visit.close()
 

@@ -24,6 +24,14 @@ def test_the_pool_is_paused_only_when_that_was_confirmed_and_goes_on_when_resume
     expect(page.locator("#mode")).to_have_text("paused")
     own_site.begin("patient", "ECHO:at last")
     expect(page.locator("#waiting li")).to_contain_text("the pool is paused")
+    row = page.locator("#sessions .session", has_text="patient")
+    expect(row).to_have_attribute("data-state", "WAITING")
+    expect(row.locator(".when")).to_have_text("waiting")
+    expect(row.locator(".last")).to_have_text("the pool is paused")
+    row.click()
+    expect(page.locator("#conversation-state")).to_have_text("waiting")
+    expect(page.locator("#conversation-facts")).to_contain_text("waits: the pool is paused")
+    expect(page.locator("#history .said.user .text")).to_have_text("ECHO:at last")
     expect(page.locator("#pause")).to_have_text("Resume")
     page.locator("#pause").click()
     expect(page.locator("#mode")).to_have_text("running")
@@ -94,3 +102,17 @@ def test_events_are_filtered_by_channel_and_text_and_can_be_held(site: Site, ope
     site.say("noisy", "ECHO:two")
     page.locator("#events-hold").click()
     expect(page.locator("#events .event", has_text="two")).to_have_count(1)
+
+
+def test_a_worker_that_is_given_up_is_no_activity_of_its_session(site: Site, open_page: OpenPage) -> None:
+    ages = open_page(site).page.evaluate(
+        """async () => {
+            const { Model } = await import("/assets/model.js");
+            const model = new Model();
+            model.takeSessions([{ key: "s", agent: "a", role: "r", state: "READY", updated_at: 5, last_run: null }], 0);
+            const event = (ts, type, more) => ({ seq: ts, ts, session: "s", type, data: {}, ...more });
+            const after = (...given) => (model.takeEvents([event(...given)]), model.sessions.get("s").updatedAt);
+            return [after(10, "done", { run_id: "r" }), after(20, "session_parked"), after(30, "worker_exited")];
+        }"""
+    )
+    assert ages == [10, 10, 10]

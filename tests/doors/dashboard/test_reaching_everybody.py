@@ -170,6 +170,21 @@ def test_the_page_is_dark_where_the_system_is_until_somebody_chooses(site: Site,
     assert background_of(page) > 220
 
 
+def test_forced_colours_leave_what_is_chosen_to_be_seen(site: Site, open_page: OpenPage) -> None:
+    site.say("forced", "hello")
+    visit = open_page(site, forced_colors="active", viewport={"width": 400, "height": 800})
+    page = visit.page
+    page.get_by_role("button", name="Sessions", exact=True).click()
+    visit.keep("forced-colours")
+    grounds = page.locator(".tab").evaluate_all("tabs => tabs.map(tab => getComputedStyle(tab).backgroundColor)")
+    assert grounds[1] not in (grounds[0], page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert grounds[0] == grounds[2]
+    page.set_viewport_size({"width": 1440, "height": 900})
+    visit.open_session("forced")
+    page.locator("#prompt").focus()
+    assert page.locator(".session[aria-current]").evaluate("row => getComputedStyle(row).outlineStyle") == "solid"
+
+
 def test_nothing_moves_for_whoever_wants_less_motion(site: Site, open_page: OpenPage) -> None:
     site.begin("moving", "PIECES=200 DELAY=50")
     visit = open_page(site, reduced_motion="reduce")
