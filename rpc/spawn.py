@@ -27,7 +27,6 @@ _OUT_OF_RESOURCES = {
     errno.ENFILE: "the machine has no file handle left",
     errno.EAGAIN: "the limit of processes is reached; raise `ulimit -u` (or the container's pids limit) or lower `max`",
     errno.ENOMEM: "the machine has no memory left for another process",
-    errno.E2BIG: "its arguments and environment together are too long for the kernel; shorten the system prompt",
 }
 
 
@@ -122,19 +121,27 @@ def _popen(spec: WorkerSpec, stdin: int, stdout: int, stderr: int) -> subprocess
 
 
 def _explained(spec: WorkerSpec, exc: Exception) -> WorkerStartFailed:
-    """Say in one sentence what is missing and what to mend."""
-    return WorkerStartFailed(
-        f"worker {spec.worker_id} could not be started: {_reason(spec, exc)}", worker=spec.worker_id
-    )
+    """Say in one sentence what is missing and what to mend; ``details["refused"]`` where only a person can mend it."""
+    passing = _passing_reason(exc)
+    reason = passing or _lasting_reason(spec, exc)
+    details = {"worker": spec.worker_id} if passing else {"worker": spec.worker_id, "refused": True}
+    return WorkerStartFailed(f"worker {spec.worker_id} could not be started: {reason}", **details)
 
 
-def _reason(spec: WorkerSpec, exc: Exception) -> str:
+def _passing_reason(exc: Exception) -> str | None:
+    """A want of the machine's that may be over at the next attempt."""
+    if not isinstance(exc, OSError) or exc.errno not in _OUT_OF_RESOURCES:
+        return None
+    return f"{_OUT_OF_RESOURCES[exc.errno]} ({exc.strerror})"
+
+
+def _lasting_reason(spec: WorkerSpec, exc: Exception) -> str:
     if not spec.argv:
         return "its command is empty; set `command` in its agent definition"
     if not isinstance(exc, OSError):
         return f"its command, working directory or environment cannot be passed on: {exc}"
-    if exc.errno in _OUT_OF_RESOURCES:
-        return f"{_OUT_OF_RESOURCES[exc.errno]} ({exc.strerror})"
+    if exc.errno == errno.E2BIG:
+        return "its arguments and environment together are too long for the kernel; shorten the system prompt"
     return _reason_of_place(spec) or _reason_of_program(spec) or f"{spec.argv[0]}: {exc.strerror or exc}"
 
 

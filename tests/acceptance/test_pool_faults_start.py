@@ -66,26 +66,14 @@ async def test_a_profile_whose_workers_never_serve_is_broken_and_says_why(
 @pytest.mark.parametrize(
     ("command", "words"),
     [
+        ([sys.executable, "--no-such-flag"], "unknown option --no-such-flag"),
+        ([sys.executable, "-c", "raise SystemExit('the key is missing')"], "the key is missing"),
         (["no-such-program"], "there is no program 'no-such-program' on PATH"),
         (["/no/such/program"], "there is no program /no/such/program"),
         (["/etc/passwd"], "/etc/passwd is not executable"),
     ],
 )
-async def test_a_wrong_command_is_named_in_the_error(tmp_path: Path, command: list[str], words: str) -> None:
-    async with hostile_pool(tmp_path) as world:
-        bad = profile_of(tmp_path, command=command)
-        assert words in await broken_beside_a_good_one(world, profile_of(tmp_path), bad)
-        assert len(world.events.named("breaker_opened")) == 1
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ([sys.executable, "--no-such-flag"], "unknown option --no-such-flag"),
-        ([sys.executable, "-c", "raise SystemExit('the key is missing')"], "the key is missing"),
-    ],
-)
-async def test_a_program_that_ends_its_start_with_an_exit_code_is_told_after_one_start(
+async def test_a_program_that_cannot_be_run_or_ends_its_start_with_an_exit_code_is_told_after_one_start(
     tmp_path: Path, command: list[str], words: str
 ) -> None:
     async with hostile_pool(tmp_path, breaker_failures=2) as world:
@@ -104,11 +92,11 @@ async def test_a_working_directory_that_is_gone_is_named_and_the_profile_works_a
 ) -> None:
     place = tmp_path / "workspace"
     profile = profile_of(place)
-    async with hostile_pool(tmp_path, breaker_half_open=0.2, max=7) as world:
-        told = await broken_beside_a_good_one(world, profile_of(tmp_path), profile)
-        assert f"working directory {place} does not exist" in told
+    async with hostile_pool(tmp_path) as world:
+        error = await world.fails("bad", profile, "hello")
+        assert isinstance(error, WorkerStartFailed)
+        assert f"working directory {place} does not exist" in str(error)
         place.mkdir()
-        await world.events.wait_for("breaker_half_open", len(world.events.named("breaker_opened")))
         assert await world.say("bad", profile, "now") == "echo: now"
 
 
