@@ -17,11 +17,12 @@ from errors import UsageError
 from settings import (
     Settings,
     SettingsError,
-    load_settings,
     parse_settings,
     parse_toml,
     read_settings_file,
+    settings_error,
 )
+from settings_problems import Problem
 from settings_tables import as_table, file_shape
 
 __all__ = ["Change", "check_config", "init_config", "set_config", "show_config"]
@@ -69,13 +70,17 @@ def check_config(path: Path | None) -> list[str]:
     the supervisor does when it starts.
     """
     try:
-        settings = load_settings(path, machine=os.environ)
+        text = "" if path is None else read_settings_file(path)
+        settings = parse_settings(text, path, machine=os.environ)
+        problems = _hooks_problems(settings)
+        if problems:
+            raise settings_error(problems, text, path)
     except SettingsError as exc:
         return str(exc).splitlines()
-    return _hooks_problems(settings)
+    return []
 
 
-def _hooks_problems(settings: Settings) -> list[str]:
+def _hooks_problems(settings: Settings) -> list[Problem]:
     if not settings.gateway.hooks:
         return []
     from gateway.hook_files import load_hooks  # noqa: PLC0415  # only this command needs it
@@ -83,7 +88,7 @@ def _hooks_problems(settings: Settings) -> list[str]:
     try:
         load_hooks(Path(settings.gateway.hooks))
     except UsageError as exc:
-        return [f"gateway.hooks: {exc.message}"]
+        return [Problem(("gateway", "hooks"), exc.message)]
     return []
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "parse_toml",
     "read_settings_file",
     "salvage_place",
+    "settings_error",
 ]
 
 
@@ -98,7 +99,7 @@ def parse_settings(
         *(Problem(as_written(found.path), found.text) for found in type_problems(struct_shape(table), Settings)),
     ]
     if problems:
-        raise _error(problems, text, path)
+        raise settings_error(problems, text, path)
     settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
     settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
     settings, unread = with_prompt_files(settings, lambda name: _beside(path, name))
@@ -116,7 +117,7 @@ def parse_settings(
         problems = list(machine_problems(settings, machine))
     if problems:
         flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
-        raise _error(problems, text, path, given={key for key, value in flags.items() if value is not None})
+        raise settings_error(problems, text, path, given={key for key, value in flags.items() if value is not None})
     return settings
 
 
@@ -253,10 +254,13 @@ def _job_problems(settings: Settings) -> list[Problem]:
 # --- what a refusal looks like ----------------------------------------------------------------------------------------
 
 
-def _error(
+def settings_error(
     problems: list[Problem], text: str, path: Path | None, given: Collection[KeyPath] = frozenset()
 ) -> SettingsError:
-    """``given``: keys whose values are the command line's, whatever the file says."""
+    """Each problem with its line in the ``text`` of the file at ``path``.
+
+    ``given``: keys whose values are the command line's, whatever the file says.
+    """
     lines = lines_of_keys(text)
     shown = [
         f"--{problem.path[-1]}: {problem}" if problem.path in given else f"{_place(problem.path, lines, path)}{problem}"

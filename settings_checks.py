@@ -112,6 +112,11 @@ def _pool_problems(pool: PoolSettings) -> Iterator[Problem]:
             ("pool", "reserve"),
             f"is {pool.reserve}, but pool.max = {pool.max} must leave a worker for ordinary requests",
         )
+    if pool.max_pinned >= max(pool.max, 1):
+        yield Problem(
+            ("pool", "max_pinned"),
+            f"is {pool.max_pinned}, but background commands must leave one of pool.max = {pool.max} workers",
+        )
     if pool.backoff_min > pool.backoff_max:
         yield Problem(
             ("pool", "backoff_min"), f"is {pool.backoff_min}, more than pool.backoff_max = {pool.backoff_max}"

@@ -3,6 +3,7 @@
 ``pool config check`` runs it, and the supervisor before it starts and at every reload; client commands do not.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from router.workspaces import find_workspace, workspace_problem
 from settings_problems import Problem
 from settings_tables import Settings
 from settings_text import KeyPath
+from wire.regular_file import open_regular
 
 __all__ = ["machine_problems"]
 
@@ -31,6 +33,7 @@ def machine_problems(settings: Settings, env: Mapping[str, str]) -> Iterator[Pro
         yield from _tokens(settings, env)
     for agent, role in _kept_warm(settings):
         yield from _workspace(settings, agent, role)
+    yield from _hooks(settings)
 
 
 def _refused(path: KeyPath, check: Callable[..., Any], *args: Any) -> Iterator[Problem]:
@@ -55,6 +58,26 @@ def _tokens(settings: Settings, env: Mapping[str, str]) -> Iterator[Problem]:
     for name, each in http.tokens.items():
         if each.token_file:
             yield from _refused(("http", "tokens", name, "token_file"), read_token, Path(each.token_file))
+
+
+def _hooks(settings: Settings) -> Iterator[Problem]:
+    """Files of hooks that are not there or no Python; nothing of them is run. A program of one's own has its own."""
+    if settings.gateway.hooks:
+        yield from _code(("gateway", "hooks"), settings.gateway.hooks)
+    for name, agent in settings.agents.items():
+        for index, file in enumerate(agent.hooks if not agent.command else ()):
+            yield from _code(("agents", name, "hooks", index), file)
+
+
+def _code(path: KeyPath, file: str) -> Iterator[Problem]:
+    try:
+        with os.fdopen(open_regular(Path(file), os.O_RDONLY), "rb") as opened:
+            compile(opened.read(), file, "exec", dont_inherit=True)
+    except OSError as exc:
+        yield Problem(path, f"cannot read {file}: {exc.strerror}")
+    except (SyntaxError, ValueError) as exc:
+        line = getattr(exc, "lineno", None) or 1
+        yield Problem(path, f"cannot load {file}:{line}: {getattr(exc, 'msg', None) or exc}")
 
 
 def _kept_warm(settings: Settings) -> list[tuple[str, str]]:

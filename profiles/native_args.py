@@ -21,7 +21,8 @@ def check_native_settings(definition: AgentSettings) -> None:
     Passing it over in silence would be worse than an error: whoever writes ``permission_mode`` relies on it.
     """
     if definition.dialect == "native":
-        _check_base_url(definition.base_url or "")
+        if definition.base_url is not None:
+            _check_base_url(definition.base_url)
         return
     for name in _NATIVE_ONLY:
         if getattr(definition, name) != getattr(_DEFAULTS, name):
@@ -37,6 +38,8 @@ def _check_base_url(url: str) -> None:
     if "@" in url.partition("://")[2].partition("/")[0]:
         text = "base_url: a name or password in it would be seen by everybody here; put the key into env"
         raise UsageError(text, setting="base_url")
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"base_url: must begin with http://HOST or https://HOST, not {url!r}", setting="base_url")
 
 
 def native_args(definition: AgentSettings, cwd: str) -> Iterator[str]:

@@ -85,7 +85,7 @@ def test_hooks_that_cannot_be_loaded_are_a_problem(path: Path) -> None:
     path.write_text('[gateway]\nhooks = "hooks.py"\n')
     place = f"{path.with_name('hooks.py')}:1"
     problem = f"cannot load the gateway's hooks: {place}: NameError: name 'nonsense' is not defined"
-    assert check_config(path) == [f"gateway.hooks: {problem}"]
+    assert check_config(path) == [f"{path}:2: gateway.hooks: {problem}"]
 
 
 # --- show ------------------------------------------------------------------------------------------------------------

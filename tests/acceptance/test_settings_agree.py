@@ -13,6 +13,7 @@ from tests.acceptance.supervisor import POOL, Supervisor, running_supervisor
 
 pytestmark = pytest.mark.process
 
+NO_PYTHON = Path(__file__).parent.parent.parent / "LICENSE"
 TOO_MANY = "[pool]\nmax = 100000\n"
 NO_SECRET = '[delivery.webhooks.ops]\nurl = "https://example.org/x"\nsecret_env = "NOT_SET_ANYWHERE"\n'
 NO_TOKEN = '[http]\nbind = "127.0.0.1:0"\ntoken_file = "nowhere.token"\n'
@@ -20,8 +21,16 @@ OPEN = '[http]\nbind = "0.0.0.0:0"\n'
 HOUR = '[agents.ops.heartbeat]\nevery = "1h"\nactive_hours = { start = "25:00", end = "08:00" }\n'
 ZONE = '[agents.defaults.heartbeat]\nactive_hours = { start = "08:00", end = "20:00", tz = "Mars/Olympus" }\n'
 NO_PLACE = '[agents.main]\nworkspace = "/nowhere/at/all"\n'
+NO_HOOKS = '[agents.main]\nhooks = ["nowhere.py"]\n'
+BROKEN_HOOKS = f'[agents.main]\nhooks = ["{NO_PYTHON}"]\n'
+BROKEN_GATEWAY_HOOKS = f'[gateway]\nhooks = "{NO_PYTHON}"\n'
+ALL_PINNED = "[pool]\nmax = 2\nmax_pinned = 2\n"
 
 REFUSED = [
+    (NO_HOOKS, "2: agents.main.hooks[0]: cannot read "),
+    (BROKEN_HOOKS, f"2: agents.main.hooks[0]: cannot load {NO_PYTHON}:"),
+    (BROKEN_GATEWAY_HOOKS, f"2: gateway.hooks: cannot load {NO_PYTHON}:"),
+    (ALL_PINNED, "3: pool.max_pinned: is 2"),
     (TOO_MANY, "2: pool.max: 100000 workers x 150 MiB"),
     (NO_SECRET, "3: delivery.webhooks.ops.secret_env: the environment variable NOT_SET_ANYWHERE"),
     (NO_TOKEN, "3: http.token_file: cannot read the token file"),
