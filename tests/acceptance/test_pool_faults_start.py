@@ -51,7 +51,7 @@ async def broken_beside_a_good_one(
     [
         ("never-ready", "start_timeout", "not ready after 0.5 s"),
         ("never-reads", "reset_timeout", "did not finish the reset within 0.5 s"),
-        ("close-stdout --on=new_session", "", "closed its stdout"),
+        ("close-stdout --on=get_state", "", "closed its stdout"),
     ],
 )
 async def test_a_profile_whose_workers_never_serve_is_broken_and_says_why(
