@@ -1,4 +1,7 @@
-"""The native dialect: what the bundled agent speaks, one JSON object a line, in the words of ``wire.messages``."""
+"""The native dialect: what the bundled agent speaks, one JSON object a line, in the words of ``wire.messages``.
+
+A worker is ready when it says so, or has answered the question for its state that it is asked first.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,6 +24,9 @@ _CHECKED: dict[str, msgspec.json.Decoder[Any]] = {
 }
 """Events that the client itself relies on: one whose data has another shape is no message."""
 _NO_ID = {None}
+_FIRST = "ready?"
+"""The id of the first question; the client's own are numbers."""
+_QUESTION = b'{"id":"%b","method":"get_state","params":{}}\n' % _FIRST.encode()
 _NO_OWN_ID = msgspec.Raw(b"null")
 
 
@@ -35,6 +41,7 @@ class NativeDialect:
         self._prompts: set[str] = set()
         self._running = False
         self._is_heard = False
+        self._is_ready = False
         self._forwarded: dict[str | int | None, msgspec.Raw | None] = {}
         """The ids that front ends gave to what was forwarded and is not answered yet."""
 
@@ -63,8 +70,8 @@ class NativeDialect:
         return Step([], [with_id(command, request_id)], [])
 
     def open(self, now: float) -> Step:  # noqa: ARG002 - the contract's; this dialect has no clock
-        """Nothing to ask: the worker says ``ready`` by itself."""
-        return NOTHING
+        """Ask for the state: the answer stands for the ``ready`` of a worker that does not say it."""
+        return Step([], [_QUESTION], [])
 
     def request(self, request_id: str, method: str, params: msgspec.Raw, now: float) -> Step:  # noqa: ARG002 - as above
         """One line; methods are the worker's to know, an unknown one is answered with an error."""
@@ -83,7 +90,7 @@ class NativeDialect:
             if not all(map(_is_known, messages)):
                 decoded = decode_each_line(block, self._decoder, _is_known)
                 messages = decoded.messages
-            self._watch(messages)
+            messages = self._watch(messages)
         raw = tuple(self._raw_lines(block, decoded)) if self._is_heard or self._forwarded else ()
         return Step(
             messages,
@@ -119,14 +126,26 @@ class NativeDialect:
                 if own is not None or message.error is not None:  # the agent answers without an id only to refuse
                     yield RawLine(with_own_id(line, _NO_OWN_ID if own is None else own), str(message.id))
 
-    def _watch(self, messages: list[Message]) -> None:
+    def _watch(self, messages: list[Message]) -> list[Message]:
+        """The same, but for the answer to the first question."""
+        shown = []
         for message in messages:
+            if message.event is None and message.id == _FIRST:
+                if message.error is not None or self._is_ready:
+                    continue
+                shown.append(Message(event="ready", data=msgspec.Raw(self._encode(Ready()))))
+                self._is_ready = True
+                continue
+            shown.append(message)
             if message.event is None:
                 self._watch_answer(message)
             elif message.event == "run_start":
                 self._running = True
             elif message.event == "done":
                 self._running = False
+            elif message.event == "ready":
+                self._is_ready = True
+        return shown
 
     def _watch_answer(self, message: Message) -> None:
         if message.id not in self._prompts:

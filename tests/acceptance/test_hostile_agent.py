@@ -84,6 +84,7 @@ async def test_the_good_worker_answers_what_it_does_not_understand() -> None:
 
 async def test_the_good_worker_remembers_its_own_conversation_only(tmp_path: Path) -> None:
     async with started("--session-dir", str(tmp_path)) as worker:
+        await worker.ask("new_session")
         await worker.ask("prompt", text="a")
         first = (await worker.ask("get_state"))["session_file"]
         assert repair_transcript(Path(first)).intact
@@ -313,6 +314,11 @@ async def test_it_can_never_be_ready() -> None:
         assert worker.process.poll() is None
 
 
+async def test_it_can_be_ready_without_a_word() -> None:
+    async with started("--behaviour", "no-ready-line", ready=False) as worker:
+        assert len(await worker.lines_to_answer(await worker.send("ping"))) == 1
+
+
 async def test_it_can_be_ready_late() -> None:
     before = trio.current_time()
     async with started("--behaviour", "late-ready=0.3"):
@@ -360,6 +366,7 @@ async def test_it_can_ignore_pings_and_answer_the_rest() -> None:
 
 async def test_it_can_pretend_to_have_switched_the_conversation(tmp_path: Path) -> None:
     async with started("--behaviour", "wrong-session", "--session-dir", str(tmp_path)) as worker:
+        await worker.ask("new_session")
         await worker.ask("prompt", text="a")
         first = await worker.ask("get_state")
         second = await worker.ask("new_session")

@@ -17,8 +17,8 @@ from wire.units import Seconds
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(TIME_LIMIT + 10)]
 
-BEFORE_THE_SECOND_PROMPT = {"exit-before-read": "3", "exit-after-read": "1", "exit-half-answer": "1"}
-"""How many requests are served well: new_session, get_state and a prompt; or one prompt."""
+BEFORE_THE_SECOND_PROMPT = {"exit-before-read": "5", "exit-after-read": "1", "exit-half-answer": "1"}
+"""How many requests are served well: get_state twice, new_session, get_state and a prompt; or one prompt."""
 
 
 @pytest.mark.parametrize(("code", "words"), [("7", "exited with code 7"), ("-9", "killed by signal 9")])
@@ -69,7 +69,9 @@ async def resets_given_up_soon(world: HostilePool, behaviour: str) -> AsyncItera
 async def test_a_worker_that_fails_before_its_first_turn_is_replaced_and_the_caller_sees_nothing_of_it(
     tmp_path: Path, behaviour: str, method: str
 ) -> None:
-    profile = profile_of(tmp_path, "--behaviour", behaviour, "--on", method, "--once", str(tmp_path / "once"))
+    skip = {"new_session": "0", "get_state": "1"}[method]  # the first get_state is that of the start
+    flags = ["--behaviour", behaviour, "--on", method, "--skip", skip, "--once", str(tmp_path / "once")]
+    profile = profile_of(tmp_path, *flags)
     async with hostile_pool(tmp_path) as world:
         async with resets_given_up_soon(world, behaviour):
             assert await world.say("s", profile, "one") == "echo: one"

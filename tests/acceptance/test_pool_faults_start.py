@@ -108,6 +108,13 @@ async def test_a_data_directory_that_cannot_be_written_is_named(tmp_path: Path) 
         assert f"{tmp_path}/data" in str(error)
 
 
+async def test_a_worker_that_never_says_ready_and_answers_is_used(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, "--behaviour", "no-ready-line")
+    async with hostile_pool(tmp_path) as world:
+        assert await world.say("s", profile, "one") == "echo: one"
+        assert world.pool.statistics().counters.spawned == 1
+
+
 async def test_a_worker_that_becomes_ready_late_is_waited_for(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, "--behaviour", "late-ready=0.4")
     async with hostile_pool(tmp_path) as world:

@@ -9,6 +9,7 @@ from errors import (
     WorkerError,
     WorkerExited,
 )
+from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
 from tests.rpc.clients import Asked, outcome_of, running
 from tests.rpc.memory_transport import MemoryTransport
@@ -119,7 +120,7 @@ async def test_the_last_answer_wins_its_race_against_the_exit(autojump_clock: Mo
 async def test_an_exit_fails_everything_pending_once_and_tells_what_was_sent(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    worker = MemoryTransport(stdin_capacity=10)
+    worker = MemoryTransport(stdin_capacity=len(NativeDialect().open(0.0).outgoing[0]) + 10)
     worker.stderr = "Segmentation fault"
     async with running(worker) as client:
         sent = Asked(nursery, client, "get_state")

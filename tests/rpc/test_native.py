@@ -109,5 +109,30 @@ def test_a_forgotten_prompt_leaves_nothing_behind_and_its_late_answer_passes_for
 def test_it_has_no_times_of_its_own() -> None:
     dialect = NativeDialect()
     assert dialect.next_deadline() is None
-    for step in (dialect.open(0.0), dialect.expire(0.0)):
-        assert (step.messages, step.outgoing, step.contaminated) == ([], [], [])
+    step = dialect.expire(0.0)
+    assert (step.messages, step.outgoing, step.contaminated) == ([], [], [])
+
+
+READY_LINE = b'{"event":"ready","data":{"protocol":1,"agent":"a"}}'
+ANSWER, REFUSAL = b'{"id":"ready?","result":{"session_id":"s"}}', b'{"id":"ready?","error":{"code":"not_yet"}}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "ready"),
+    [
+        ([ANSWER], [""]),
+        ([READY_LINE, ANSWER], ["a"]),
+        ([ANSWER, READY_LINE], ["", "a"]),
+        ([ANSWER, ANSWER], [""]),
+        ([REFUSAL], []),
+        ([REFUSAL, READY_LINE], ["a"]),
+    ],
+)
+def test_a_worker_that_answers_the_first_question_is_ready_whatever_else_it_says(
+    lines: list[bytes], ready: list[str]
+) -> None:
+    dialect = NativeDialect()
+    [question] = dialect.open(0.0).outgoing
+    assert msgspec.json.decode(question) == {"id": "ready?", "method": "get_state", "params": {}}
+    told = receive(dialect, *lines)
+    assert [(each.event, msgspec.json.decode(each.data)["agent"]) for each in told] == [("ready", a) for a in ready]
