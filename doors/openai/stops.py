@@ -24,18 +24,22 @@ class StopCutter:
         if not self._stops or self._has_stopped:
             return "" if self._has_stopped else piece
         text = self._held + piece
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
+        begun = len(text) - max(_beginning_at_the_end(stop, text) for stop in self._stops)
+        first = self._first(text)
+        if first is not None and first <= begun:  # else a stop that has begun before this one may still become whole
             self._has_stopped, self._held = True, ""
-            return text[: min(found)]
-        held = max(_beginning_at_the_end(stop, text) for stop in self._stops)
-        self._held = text[len(text) - held :]
-        return text[: len(text) - held]
+            return text[:first]
+        self._held = text[begun:]
+        return text[:begun]
 
     def end(self) -> str:
-        """The rest at the end of the stream: what was held back was no stop."""
+        """The rest at the end of the stream, up to the first stop: what has only begun is none."""
         held, self._held = self._held, ""
-        return held
+        return held[: self._first(held)]
+
+    def _first(self, text: str) -> int | None:
+        """Where the first whole stop begins."""
+        return min((at for stop in self._stops if (at := text.find(stop)) >= 0), default=None)
 
 
 def _beginning_at_the_end(stop: str, text: str) -> int:

@@ -1,6 +1,6 @@
 """Where an answer ends that comes in pieces."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from doors.openai.stops import StopCutter, cut_at
@@ -8,6 +8,7 @@ from doors.openai.stops import StopCutter, cut_at
 WORDS = st.text("ab", max_size=12)
 
 
+@example(pieces=["ab", "a"], stops=["b", "aba"])  # while one is whole, another that begins before it may become so
 @given(pieces=st.lists(WORDS), stops=st.lists(st.text("ab", min_size=1, max_size=4), max_size=4))
 def test_however_it_is_cut_the_text_ends_before_the_first_stop(pieces: list[str], stops: list[str]) -> None:
     whole = "".join(pieces)
