@@ -26,7 +26,7 @@ def parts_of(settings: Settings) -> AgentParts:
         router=settings.router,
         prompts=settings.gateway_prompts,
         woken=frozenset(name for name in settings.agent_names() if settings.heartbeat_of(name).every),
-        scheduled=frozenset(job.agent for job in settings.cron.jobs.values()),
+        scheduled=frozenset(job.agent or settings.router.default_agent for job in settings.cron.jobs.values()),
     )
 
 

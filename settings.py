@@ -246,7 +246,11 @@ def _job_problems(settings: Settings) -> list[Problem]:
     def agent_problem(agent: str) -> str | None:
         return None if agent in known else f"agent: there is no agent {agent!r}{suggestion(agent, known)}"
 
-    names = Names(agent_problem, lambda target: target_problem(target, settings.delivery.webhooks))
+    names = Names(
+        agent_problem,
+        lambda target: target_problem(target, settings.delivery.webhooks),
+        lambda: settings.router.default_agent,
+    )
     found = cron_problems(settings.cron, now=time.time(), local=machine_zone(), names=names)
     return [Problem(path, text) for path, text in found]
 

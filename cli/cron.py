@@ -33,8 +33,8 @@ def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
     """Scheduled jobs: add, list, look at, remove, run one now.
 
     A job is a message in its session (mode main; the agent is woken for it), or runs in a session of its own, and
-    the agent's answer is delivered (mode isolated). Those of the settings file, [cron.jobs.NAME], are here
-    too.
+    the agent's answer is delivered (mode isolated): in a new conversation each time, unless it is to be kept. Those of
+    the settings file, [cron.jobs.NAME], are here too.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_jobs, after="", **options)
@@ -68,11 +68,12 @@ def get(client: "ControlClient", job: str, *, as_json: bool) -> None:
 @click.option("--every", metavar="SPAN", help="Due every so often: 30m, 2h, 1d.")
 @click.option("--at", metavar="TIME", help="Due once: 2031-05-01T08:00, or a span from now: 20m.")
 @click.option("--tz", metavar="ZONE", help="The time zone of --cron and --at: Europe/Berlin. Else this machine's.")
-@click.option("--agent", metavar="NAME", help="Who does it (main).")
+@click.option("--agent", metavar="NAME", help="Who does it (else router.default_agent).")
 @click.option("-s", "--session", metavar="KEY", help="The session it belongs to; else the agent's own.")
 @click.option("--isolated", is_flag=True, help="Do it in a session of its own; its answer is delivered.")
 @click.option("--to", "delivery", metavar="TARGET", help="Isolated: who gets the answer: last, none, webhook:NAME, ...")
 @click.option("--timeout", metavar="SPAN", help="Isolated: how long a run may take (10m).")
+@click.option("--keep-conversation", is_flag=True, help="Isolated: go on with the conversation of the last run.")
 @click.option("--keep/--delete", "keep", default=None, help="Whether it stays after a run; else unless due only once.")
 @click.option("--replace", is_flag=True, help="In place of the added job of that name.")
 @json_option
@@ -83,6 +84,7 @@ def add(
     *,
     text: str,
     keep: bool | None,
+    keep_conversation: bool,
     isolated: bool,
     replace: bool,
     as_json: bool,
@@ -93,6 +95,7 @@ def add(
     from doors.prompting import read_text
 
     said |= {"mode": "isolated" if isolated else None, "replace": replace or None}
+    said |= {"keep": keep_conversation or None}
     said |= {"delete_after_run": None if keep is None else not keep}
     said |= {"id": said.pop("name"), "cron": said.pop("expression"), "text": read_text(text, sys.stdin.buffer)}
     add_job(client, said, as_json=as_json)
@@ -104,9 +107,9 @@ def add(
 @with_client
 def remove(client: "ControlClient", job: str, *, as_json: bool) -> None:
     """Drop a job that was added; a run of it that is under way comes to its end."""
-    from doors.autonomy_requests import change_job
+    from doors.autonomy_requests import remove_job
 
-    change_job(client, "cron.remove", job, as_json=as_json)
+    remove_job(client, job, as_json=as_json)
 
 
 @cron.command("run", short_help="Run a job now, whether it is due or not.")
@@ -114,7 +117,10 @@ def remove(client: "ControlClient", job: str, *, as_json: bool) -> None:
 @json_option
 @with_client
 def run(client: "ControlClient", job: str, *, as_json: bool) -> None:
-    """Run a job now, whether it is due or not; does not wait for its end."""
-    from doors.autonomy_requests import change_job
+    """Run a job now, whether it is due or not; does not wait for its end.
 
-    change_job(client, "cron.run", job, as_json=as_json)
+    Says what happens: its run begins or waits, or its agent is woken. Exits with 1 when it is refused.
+    """
+    from doors.autonomy_requests import run_job
+
+    run_job(client, job, as_json=as_json)

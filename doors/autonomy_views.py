@@ -12,7 +12,7 @@ from doors.layout import Column, make_table
 from doors.questions import short_key
 from doors.texts import clean, span
 
-__all__ = ["autonomy_lines", "beat_text", "heartbeats_view", "job_text", "jobs_view"]
+__all__ = ["autonomy_lines", "beat_text", "begun_text", "heartbeats_view", "job_text", "jobs_view"]
 
 Record = dict[str, Any]
 
@@ -31,6 +31,8 @@ _WHY = {
 """Why there was no beat, for a person."""
 _LONGEST_TEXT = 2000
 _LONGEST_WHEN = 40
+_STUCK_SHOWN = 5
+"""Jobs in the list of which it is said why they would not run."""
 _UNDELIVERED_SHOWN = 5
 """Alerts in the status that nobody got, the latest; of a dead receiver there may be hundreds."""
 
@@ -145,7 +147,21 @@ def jobs_view(answer: Record, width: int, now: float | None = None) -> Group:
         after = clean(answer["jobs"][-1]["id"])
         parts.append(Text(f"{answer['total']} in all; the others: pool cron list --after {after}", "dim"))
     parts += [Text(clean(problem), "yellow") for problem in answer["problems"]]
+    stuck = [job for job in answer["jobs"] if job["enabled"] and job["problem"] is not None]
+    parts += [Text(f"{clean(job['id'])}: {clean(job['problem'])}", "yellow") for job in stuck[:_STUCK_SHOWN]]
     return Group(*parts)
+
+
+def begun_text(job: Record) -> str:
+    """What happens to a job that was to be run now."""
+    name, more = clean(job["id"]), f"see: pool cron get {clean(job['id'])}"
+    if job["is_waiting"]:
+        return f"{name} waits for another job's run to end (cron.max_running); {more}"
+    if job["mode"] == "isolated":
+        return f"{name} is begun; {more}"
+    heard_at = job["heard_at"]
+    when = "" if heard_at is None else f" at {_clock(heard_at)}, not before (active hours, flood guard)"
+    return f"{name}: agent {clean(job['agent'])} is woken for it in session {clean(job['session'])}{when}"
 
 
 def job_text(job: Record, width: int, now: float | None = None) -> Group:
@@ -160,6 +176,8 @@ def job_text(job: Record, width: int, now: float | None = None) -> Group:
     }
     lines = [Text.assemble((clean(job["id"]), "bold"), "" if job["enabled"] else ("  off", "yellow"))]
     lines += [Text(f"  {name:6}{clean(value)}") for name, value in facts.items()]
+    if job["problem"] is not None:
+        lines += [Text(f"  {clean(job['problem'])}", "yellow")]
     lines += [Text(f"  {clean(job['text'])[:_LONGEST_TEXT]}", "dim")]
     if job["history"]:
         lines.append(Text())

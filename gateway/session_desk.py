@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -215,6 +215,21 @@ class SessionDesk:
         await self._tell_command(command, entry)
         await self._hooks.notify("session:start", _life(entry, "reset"))
         return running
+
+    async def renew(self, session: str, *, earlier: Collection[str], within: float) -> None:
+        """Begin a new conversation once no turn runs there, unless a command of the old one runs in the background.
+
+        The old transcript is removed where the session's latest run is one of ``earlier``, and stays otherwise. Raises
+        AcquireTimeout where a turn lasts for more than ``within`` seconds.
+        """
+        async with self._conductor.occupy(session, priority=_FIRST, timeout=within):
+            entry = self._sessions.get(session)
+            if entry is None or self.running(session):
+                return
+            old = self._begin_anew(session)
+        await self._tell_end(entry, "reset", old)
+        if old is not None and entry.last_run in earlier:
+            await trio.to_thread.run_sync(_remove, old, self._data_dir / "sessions")
 
     async def delete(self, key: str) -> str | None:
         """Forget a session with its conversation; returns the file that was removed.

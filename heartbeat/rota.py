@@ -61,6 +61,8 @@ class Rota:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._timetable: Timetable[str] = Timetable()
+        """When each agent is looked at next, which may be before it is due: see ``_LONGEST_NAP``."""
+        self._due: dict[str, float] = {}
         self._due_since: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -88,6 +90,7 @@ class Rota:
         members: list[Member] = []
         while (due := self._timetable.next_due()) is not None and due <= now:
             (agent,) = self._timetable.pop_due(now, limit=1)
+            self._due.pop(agent)
             self._due_since[agent] = due
             members.append(self._members[agent])
         return members
@@ -95,7 +98,7 @@ class Rota:
     def due_of(self, agent: str) -> float | None:
         """When the agent is due; in the past when it has come up and is not done. None = never."""
         since = self._due_since.get(agent)
-        return self._timetable.due_of(agent) if since is None else since
+        return self._due.get(agent) if since is None else since
 
     def is_due(self, agent: str) -> bool:
         """Whether it has come up and is not done."""
@@ -129,6 +132,7 @@ class Rota:
 
     def _drop(self, agent: str) -> None:
         self._timetable.discard(agent)
+        self._due.pop(agent, None)
         self._due_since.pop(agent, None)
 
     def _replan(self, member: Member, now: float, wall: float, last: float | None) -> None:
@@ -149,5 +153,10 @@ class Rota:
             return
         wait = start - then
         if wait > 0:
-            due += min(wait + member.share * _STAGGER * member.every, _LONGEST_NAP)
-        self._timetable.set(member.agent, math.ceil(due / _TICK) * _TICK)
+            wait += member.share * _STAGGER * member.every
+        self._due[member.agent] = _ticks(due + wait)
+        self._timetable.set(member.agent, _ticks(due + min(wait, _LONGEST_NAP)))
+
+
+def _ticks(due: float) -> float:
+    return math.ceil(due / _TICK) * _TICK

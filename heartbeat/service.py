@@ -100,6 +100,20 @@ class Heartbeat:
         member = self._rota.get(agent)
         return member is not None and member.settings.wake
 
+    def wakes_at(self, agent: str, session: str) -> float | None:
+        """When an event of now wakes the agent in that session, in Unix time; None = at once.
+
+        That is after the flood guard's pause, and within its active hours; infinity where these never begin.
+        """
+        member, now, wall = self._rota.get(agent), trio.current_time(), self._ports.wall()
+        if member is None:
+            return None
+        pause = self._machine.paused_until(Target(agent, session), now)
+        start = member.window.next_start(wall if pause is None else wall + pause - now)
+        if start is None:
+            return math.inf
+        return start if start > wall else None
+
     # --- status -------------------------------------------------------------------------------------------------------
 
     def status(self) -> list[AgentStatus]:

@@ -1,5 +1,6 @@
 """System events as heartbeats see them: what waits and nobody tells, and whom it wakes."""
 
+import math
 from collections.abc import Sequence
 
 from errors import PoolError, UsageError
@@ -70,18 +71,34 @@ class GatewayVoice:
 
     def speak(self, *, agent: str, session: str, text: str, context: str) -> None:
         """See ``Voice.speak``."""
+        problem = self.problem(agent=agent, session=session)
+        if problem is not None:
+            raise UsageError(problem)
+        self._gateway.system_events.inject(session, text, kind=EventKind.CRON, context=context)
+
+    def problem(self, *, agent: str, session: str) -> str | None:
+        """See ``Voice.problem``."""
         owner = agent_of(self._gateway, session)
         if owner != agent:
-            raise UsageError(
-                f"session {session} is agent {owner}'s, and the task is agent {agent}'s, who would not hear of it "
-                f'there; name a session of {agent}\'s, or give the task agent = "{owner}"'
+            return (
+                f"session {session} is agent {owner}'s, and the job is agent {agent}'s, who would not hear of it "
+                f'there; name a session of {agent}\'s, or give the job agent = "{owner}"'
             )
         if not self._heartbeat.is_woken(agent):
-            raise UsageError(
-                f"events do not wake agent {agent}, so that a task of mode main is not begun; set "
-                f'agents.{agent}.heartbeat.wake = true, or give the task mode = "isolated"'
+            return (
+                f"events do not wake agent {agent}, so a job of mode main does not run; set "
+                f'agents.{agent}.heartbeat.wake = true, or give the job mode = "isolated"'
             )
-        self._gateway.system_events.inject(session, text, kind=EventKind.CRON, context=context)
+        if self._heartbeat.wakes_at(agent, session) == math.inf:
+            return (
+                f"the active hours of agent {agent} never begin, so a job of mode main does not run; change "
+                f'agents.{agent}.heartbeat.active_hours, or give the job mode = "isolated"'
+            )
+        return None
+
+    def heard_at(self, *, agent: str, session: str) -> float | None:
+        """See ``Voice.heard_at``."""
+        return self._heartbeat.wakes_at(agent, session)
 
 
 def agent_of(gateway: Gateway, session: str) -> str | None:

@@ -20,7 +20,10 @@ class KnownNames:
 
     def names(self) -> Names:
         """As scheduled tasks ask for them."""
-        return Names(self._agent_problem, self._target_problem)
+        return Names(self._agent_problem, self._target_problem, self._default_agent)
+
+    def _default_agent(self) -> str:
+        return self._gateway.shelf.parts.router.default_agent
 
     def _agent_problem(self, agent: str) -> str | None:
         profiles = self._gateway.shelf.parts.profiles

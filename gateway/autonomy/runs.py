@@ -21,6 +21,7 @@ class GatewayRuns:
         self._intake = gateway.intake
         self._conductor = gateway.conductor
         self._sessions = gateway.sessions
+        self._desk = gateway.session_desk
         self._shelf = gateway.shelf
         self._pool = gateway.pool
 
@@ -31,12 +32,20 @@ class GatewayRuns:
         """
         if self._intake.is_closed:
             await trio.sleep_forever()
+        if request.begins_anew:
+            await self._begin_anew(request)
         run = await self._intake.accept_beat(request, PRINCIPAL)
         try:
             return _answer(await run.wait())
         except trio.Cancelled:
             self._leave(run)
             raise
+
+    async def _begin_anew(self, request: BeatRequest) -> None:
+        """Unless the run itself was begun there in an earlier life. Raises AcquireTimeout where a turn does not end."""
+        entry = self._entry(request.agent, request.session)  # another agent's is refused
+        if entry is not None and entry.last_run != request.run_id:
+            await self._desk.renew(request.session, earlier=request.earlier, within=request.timeout)
 
     def _leave(self, run: Run) -> None:
         """Nobody waits for it any more. At the supervisor's end it is left as it is: the next life asks for it."""

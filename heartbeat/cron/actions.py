@@ -16,11 +16,15 @@ class Keep(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Run an isolated job. The same ticket again (``is_resumed``) means the same run, begun in an earlier life."""
+    """Run an isolated job. The same ticket again (``is_resumed``) means the same run, begun in an earlier life.
+
+    ``earlier``: the job's latest runs.
+    """
 
     job: CronJob
     ticket: Ticket
     is_resumed: bool = False
+    earlier: tuple[str, ...] = ()
 
 
 class Speak(msgspec.Struct, frozen=True):

@@ -43,6 +43,7 @@ class CronJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str
     target: str = LAST
     timeout: float = _TIMEOUT
+    keep: bool = False
     delete_after_run: bool = False
     enabled: bool = True
     source: Source = Source.ADDED
@@ -50,10 +51,11 @@ class CronJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """What jobs may name: each says what is wrong with a name, or None."""
+    """What jobs may name: each says what is wrong with a name, or None; and who does a job that names nobody."""
 
     agent_problem: Callable[[str], str | None]
     target_problem: Callable[[str], str | None]
+    default_agent: Callable[[], str]
 
 
 def make_job(name: str, said: CronJobSettings, *, source: Source, now: float, local: tzinfo, names: Names) -> CronJob:
@@ -64,8 +66,9 @@ def make_job(name: str, said: CronJobSettings, *, source: Source, now: float, lo
     _check_name(name)
     schedule = _schedule(said, anchor=now if source is Source.ADDED else 0.0, local=local)
     check_schedule(schedule, now, local)
+    agent = names.default_agent() if said.agent is None else said.agent
     target = LAST if said.delivery is None else said.delivery
-    for problem in (names.agent_problem(said.agent), names.target_problem(target)):
+    for problem in (names.agent_problem(agent), names.target_problem(target)):
         if problem is not None:
             raise UsageError(problem)
     once = isinstance(schedule, At)
@@ -74,10 +77,11 @@ def make_job(name: str, said: CronJobSettings, *, source: Source, now: float, lo
         schedule=schedule,
         text=said.text.strip(),
         mode=said.mode,
-        agent=said.agent,
-        session=_session(said),
+        agent=agent,
+        session=_session(said, agent),
         target=target,
         timeout=_TIMEOUT if said.timeout is None else float(said.timeout),
+        keep=said.keep,
         delete_after_run=once if said.delete_after_run is None else said.delete_after_run,
         enabled=said.enabled,
         source=source,
@@ -103,15 +107,15 @@ def _check_name(name: str) -> None:
         raise UsageError(f"{name[:80]!r} is no name of a job: 1 to 64 of a-z, 0-9, _ and -, no _ or - in front")
 
 
-def _session(said: CronJobSettings) -> str:
+def _session(said: CronJobSettings, agent: str) -> str:
     """Its agent's own, or the one named; where it is to speak, that must not be another agent's."""
     if said.session is None:
-        return main_session_key(said.agent)
+        return main_session_key(agent)
     session = check_session_key(said.session)
-    owner = getattr(parse_session_key(session), "agent", said.agent)
-    if said.mode is Mode.MAIN and owner != said.agent:
+    owner = getattr(parse_session_key(session), "agent", agent)
+    if said.mode is Mode.MAIN and owner != agent:
         raise UsageError(
-            f"session {session} is agent {owner}'s, and the job is agent {said.agent}'s; write agent = \"{owner}\", "
+            f"session {session} is agent {owner}'s, and the job is agent {agent}'s; write agent = \"{owner}\", "
             f'or mode = "isolated"'
         )
     return session

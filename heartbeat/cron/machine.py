@@ -205,7 +205,7 @@ class CronMachine:
             entry, due = self._entries[name], self._waiting.pop(name)
             ticket = self._open(entry, due, now)
             self._in_flight[name] = ticket.run
-            actions += [Keep(name, entry.state), Start(entry.job, ticket)]
+            actions += [Keep(name, entry.state), Start(entry.job, ticket, earlier=_runs_of(entry.state))]
         return actions
 
     def _open(self, entry: _Entry, due: float | None, now: float) -> Ticket:
@@ -224,7 +224,7 @@ class CronMachine:
         if entry.job.mode is Mode.MAIN:
             return self._conclude(entry, ticket, Result(Status.INTERRUPTED, error="the job's mode is another now"), now)
         self._in_flight[entry.job.id] = ticket.run
-        return [Start(entry.job, ticket, is_resumed=True)]
+        return [Start(entry.job, ticket, is_resumed=True, earlier=_runs_of(entry.state))]
 
     # --- coming to an end ---------------------------------------------------------------------------------------------
 
@@ -293,6 +293,10 @@ def _after_failure(state: JobState, status: Status, now: float) -> JobState:
         return state
     hold = BACKOFF[min(state.failures, len(BACKOFF) - 1)]
     return msgspec.structs.replace(state, failures=state.failures + 1, hold_until=now + hold)
+
+
+def _runs_of(state: JobState) -> tuple[str, ...]:
+    return tuple(outcome.run for outcome in state.history)
 
 
 def _outcome(ticket: Ticket, result: Result, now: float) -> Outcome:

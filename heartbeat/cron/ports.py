@@ -31,8 +31,16 @@ class Voice(Protocol):
         """Queue a system event of kind ``cron`` for the session, and wake the agent there with reason ``cron``.
 
         It counts from the call on, in the same transaction of the store as what is kept right after it. Never blocks.
-        Raises PoolError where nobody would ever act on it, as with an agent whose heartbeat is off.
+        Raises UsageError where ``problem`` has something to say.
         """
+        ...
+
+    def problem(self, *, agent: str, session: str) -> str | None:
+        """Why the agent would not be woken there, and what to do; None = it would be."""
+        ...
+
+    def heard_at(self, *, agent: str, session: str) -> float | None:
+        """When the agent is woken for what is said now, in Unix time; None = at once."""
         ...
 
 

@@ -37,10 +37,11 @@ class CronAdd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tz: Annotated[str, msgspec.Meta(max_length=64)] = ""
     anchor: Short | None = None
     mode: Mode = Mode.MAIN
-    agent: Name = "main"
+    agent: Name | None = None
     session: Short | None = None
     delivery: Short | None = None
     timeout: Short | None = None
+    keep: bool = False
     delete_after_run: bool | None = None
     enabled: bool = True
     replace: bool = False
@@ -65,6 +66,9 @@ class CronJobView(msgspec.Struct, frozen=True, kw_only=True):
     ``when`` is the schedule for a person. ``running_since`` None = no run is under way; ``is_waiting``: one is due and
     waits for another's end. ``failures`` in a row; until ``hold_until`` it is not run. ``overlapped``: so many runs
     took until after the next due time, which passed. In a list ``text`` is cut and ``history`` is empty.
+
+    Of mode ``main`` only: ``problem`` says why the agent would not be woken for it now; ``heard_at``: when the agent
+    is woken for what is said now, where that is later (its active hours, the flood guard).
     """
 
     id: str
@@ -76,6 +80,7 @@ class CronJobView(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     delivery: str
     timeout: float
+    keep: bool
     delete_after_run: bool
     enabled: bool
     source: Source
@@ -87,6 +92,8 @@ class CronJobView(msgspec.Struct, frozen=True, kw_only=True):
     overlapped: int
     last: Outcome | None
     history: tuple[Outcome, ...] = ()
+    problem: str | None = None
+    heard_at: float | None = None
 
 
 class CronJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +131,7 @@ def said_by(add: CronAdd, *, now: float) -> CronJobSettings:
             session=add.session,
             delivery=add.delivery,
             timeout=_span("timeout", add.timeout),
+            keep=add.keep,
             delete_after_run=add.delete_after_run,
             enabled=add.enabled,
         )
@@ -131,7 +139,14 @@ def said_by(add: CronAdd, *, now: float) -> CronJobSettings:
         raise UsageError(str(exc)) from exc
 
 
-def view_of(standing: Standing, local: tzinfo, *, whole: bool) -> CronJobView:
+def view_of(
+    standing: Standing,
+    local: tzinfo,
+    *,
+    whole: bool,
+    problem: str | None = None,
+    heard_at: float | None = None,
+) -> CronJobView:
     """One job; ``whole`` with all its text and its history."""
     job, state = standing.job, standing.state
     cut = len(job.text) > _SHOWN_TEXT and not whole
@@ -145,6 +160,7 @@ def view_of(standing: Standing, local: tzinfo, *, whole: bool) -> CronJobView:
         session=job.session,
         delivery=job.target,
         timeout=job.timeout,
+        keep=job.keep,
         delete_after_run=job.delete_after_run,
         enabled=job.enabled,
         source=job.source,
@@ -156,6 +172,8 @@ def view_of(standing: Standing, local: tzinfo, *, whole: bool) -> CronJobView:
         overlapped=state.overlapped,
         last=state.history[-1] if state.history else None,
         history=state.history if whole else (),
+        problem=problem,
+        heard_at=heard_at,
     )
 
 

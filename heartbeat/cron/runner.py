@@ -95,8 +95,8 @@ class Runner:
                     kept[job] = self._book.forget(job)
                 case Speak(job, ticket):
                     self._speak(job, ticket)
-                case Start(job, ticket):
-                    nursery.start_soon(self._run, job, ticket, kept.get(job.id), name=f"cron {job.id}")
+                case Start(job, ticket, earlier=earlier):
+                    nursery.start_soon(self._run, job, ticket, earlier, kept.get(job.id), name=f"cron {job.id}")
                 case Tell(job, outcome, failures):
                     self._tell_failure(job, outcome.run, Result(outcome.status, error=outcome.error), failures)
                 case other:
@@ -113,13 +113,13 @@ class Runner:
         else:
             self._conclude(job, ticket, Result(Status.OK))
 
-    async def _run(self, job: CronJob, ticket: Ticket, kept: Awaitable[None] | None) -> None:
+    async def _run(self, job: CronJob, ticket: Ticket, earlier: tuple[str, ...], kept: Awaitable[None] | None) -> None:
         """Begin only what a later life would know of."""
         if kept is not None:
             await kept
         self._monitor(job, ticket, "started")
         try:
-            answer = await self._ports.runs.run(_request(job, ticket))
+            answer = await self._ports.runs.run(_request(job, ticket, earlier))
         except trio.Cancelled:
             self._actions.extend(self._machine.set_max_running(0, self._ports.wall()))
             self._conclude(job, ticket, Result(Status.INTERRUPTED, error="the supervisor was stopped during the run"))
@@ -172,7 +172,7 @@ _WENT = {
 }
 
 
-def _request(job: CronJob, ticket: Ticket) -> BeatRequest:
+def _request(job: CronJob, ticket: Ticket, earlier: tuple[str, ...]) -> BeatRequest:
     return BeatRequest(
         session=_session(job),
         agent=job.agent,
@@ -181,6 +181,8 @@ def _request(job: CronJob, ticket: Ticket) -> BeatRequest:
         priority=_PRIORITY,
         timeout=job.timeout,
         lane=_LANE,
+        begins_anew=not job.keep,
+        earlier=earlier,
         touch=True,
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 
 import trio
 
-from errors import UsageError
+from errors import Conflict, UsageError
 from heartbeat.cron.actions import Action
 from heartbeat.cron.book import Book
 from heartbeat.cron.jobs import CronJob, Source, make_job
@@ -24,7 +24,7 @@ from heartbeat.cron.requests import (
 )
 from heartbeat.cron.runner import Runner
 from heartbeat.cron.schedule import At
-from heartbeat.cron.settings import CronSettings
+from heartbeat.cron.settings import CronSettings, Mode
 
 __all__ = ["CronService"]
 
@@ -91,7 +91,13 @@ class CronService:
         return view
 
     def run_now(self, params: CronName) -> CronJobView:
-        """Run a job, whether it is due or not. Raises Conflict while it runs, or waits to."""
+        """Run a job, whether it is due or not.
+
+        Raises Conflict while it runs or waits to, and for one of mode ``main`` whose agent would not be woken.
+        """
+        problem = self._view(params.id).problem
+        if problem is not None:
+            raise Conflict(f"job {params.id} does not run: {problem}")
         self._perform(self._machine.run_now(params.id, self._ports.wall()))
         return self._view(params.id)
 
@@ -103,7 +109,7 @@ class CronService:
         """A page of all jobs."""
         names = sorted(standing.job.id for standing in self._machine.standings())
         rest = [name for name in names if name > params.after]
-        views = (view_of(self._machine.standing(name), self._ports.local, whole=False) for name in rest[: params.limit])
+        views = (self._view(name, whole=False) for name in rest[: params.limit])
         return CronJobs(
             jobs=tuple(views), total=len(names), more=len(rest) > params.limit, problems=self._book.problems
         )
@@ -142,8 +148,18 @@ class CronService:
     def _perform(self, actions: Iterable[Action]) -> Sequence[Awaitable[None]]:
         return self._runner.perform(actions)
 
-    def _view(self, name: str) -> CronJobView:
-        return view_of(self._machine.standing(name), self._ports.local, whole=True)
+    def _view(self, name: str, *, whole: bool = True) -> CronJobView:
+        standing, voice = self._machine.standing(name), self._ports.voice
+        job = standing.job
+        if job.mode is Mode.ISOLATED:
+            return view_of(standing, self._ports.local, whole=whole)
+        return view_of(
+            standing,
+            self._ports.local,
+            whole=whole,
+            problem=voice.problem(agent=job.agent, session=job.session),
+            heard_at=voice.heard_at(agent=job.agent, session=job.session),
+        )
 
 
 async def _all(kept: Iterable[Awaitable[None]]) -> None:

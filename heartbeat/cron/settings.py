@@ -20,7 +20,7 @@ class Mode(StrEnum):
     MAIN = "main"
     """In the conversation it belongs to: the agent is woken there and told its text."""
     ISOLATED = "isolated"
-    """In a conversation of its own, ``cron:NAME``; what the agent answers is delivered."""
+    """In a session of its own, ``cron:NAME``; what the agent answers is delivered."""
 
 
 class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +39,8 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     anchor: datetime | None = None
     """Where ``every`` counts from; unset = in settings midnight UTC, else when the job was added."""
     mode: Mode = Mode.MAIN
-    agent: str = "main"
+    agent: str | None = None
+    """Unset = ``router.default_agent``."""
     session: str | None = None
     """The conversation it belongs to: mode ``main`` speaks there, and ``last`` means where that one last spoke.
 
@@ -49,6 +50,8 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Mode ``isolated``: who gets the answer, as the ``target`` of heartbeats; unset = ``last``."""
     timeout: Seconds | None = None
     """Mode ``isolated``: how long a run may wait for a worker and take; unset = ``"10m"``."""
+    keep: bool = False
+    """Mode ``isolated``: each run goes on with the conversation of the runs before; if not, it begins a new one."""
     delete_after_run: bool | None = None
     """After a due run that went well it is gone (in settings: never due again); unset = where it is due only once."""
     enabled: bool = True
@@ -61,6 +64,9 @@ class CronJobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             raise ValueError(msg)
         if self.mode is Mode.MAIN and (self.delivery is not None or self.timeout is not None):
             msg = 'delivery and timeout are for mode = "isolated"; in mode "main" those of the agent\'s heartbeat hold'
+            raise ValueError(msg)
+        if self.mode is Mode.MAIN and self.keep:
+            msg = 'keep is for mode = "isolated"; in mode "main" the session\'s conversation goes on anyway'
             raise ValueError(msg)
         if self.timeout is not None and not 0 < self.timeout <= _LONGEST_TIMEOUT:
             msg = f'timeout = {self.timeout!r} is no time for a run; write something from "1s" to "1d"'

@@ -247,6 +247,22 @@ def test_what_an_isolated_job_answers_is_posted_with_a_signature_and_kept_over_a
         assert abs(int(request.headers["webhook-timestamp"]) - time.time()) < 60
 
 
+def test_an_isolated_job_begins_a_new_conversation_and_removes_its_last_one_alone(tmp_path: Path) -> None:
+    add = ("cron", "add", "--id", "c", "--every", "1d", "--isolated", "--agent", "main", "RECALL")
+    with beating_supervisor(tmp_path) as supervisor, following(supervisor, "alert") as events:
+        supervisor.prompt("cron:c", "the words of a person")
+        assert supervisor.pool(*add).returncode == 0
+        kept = set((tmp_path / "sessions").rglob("*.jsonl"))
+        found = []
+        for _ in range(2):
+            assert "is begun" in supervisor.pool("cron", "run", "c").stdout
+            assert "the words of a person" not in next_alert(events)["data"]["text"]
+            found.append(set((tmp_path / "sessions").rglob("*.jsonl")) - kept)
+        assert [len(files) for files in (kept, *found)] == [1, 1, 1]
+        assert found[0] != found[1]
+        assert kept < set((tmp_path / "sessions").rglob("*.jsonl"))
+
+
 class Asked(NamedTuple):
     """A request that came."""
 

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import cli
 from doors.control_client import ControlClient
+from errors import Conflict
 from tests.doors.test_autonomy_views import AGENTS, BEAT, JOB, JOBS
 
 ANSWERS: dict[str, Any] = {
@@ -70,6 +71,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
             "standup: ",
         ),
         (
+            "cron add --every 1h --isolated --keep-conversation x",
+            ("cron.add", {"every": "1h", "mode": "isolated", "keep": True, "text": "x"}),
+            "standup: ",
+        ),
+        (
             "cron add --cron *_*_*_*_* -s alice --keep x",
             ("cron.add", {"cron": "* * * * *", "session": "alice", "delete_after_run": False, "text": "x"}),
             "standup: ",
@@ -96,6 +102,28 @@ def test_the_exit_code_says_whether_there_was_a_beat_that_went_well(
     )
     assert CliRunner().invoke(cli.main, ["heartbeat", "run"]).exit_code == code
     assert len(asked) == 1
+
+
+def test_a_job_that_would_not_run_is_kept_with_a_warning(
+    asked: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ANSWERS, "cron.add", {**JOB, "problem": "events do not wake agent main"})
+    result = CliRunner().invoke(cli.main, ["cron", "add", "--every", "1h", "x"])
+    assert (result.exit_code, result.stderr) == (0, "warning: events do not wake agent main\n")
+    assert len(asked) == 1
+
+
+def test_a_job_that_is_refused_to_run_is_exit_code_1(
+    asked: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise Conflict("job standup does not run: events do not wake agent main")
+
+    monkeypatch.setattr(ControlClient, "call", refuse)
+    result = CliRunner().invoke(cli.main, ["cron", "run", "standup"])
+    assert result.exit_code == 1
+    assert "does not run" in result.stderr
+    assert asked == []
 
 
 def test_what_is_to_be_done_can_come_from_standard_input(asked: list[tuple[str, Any]]) -> None:

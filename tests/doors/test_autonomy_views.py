@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from doors.autonomy_views import beat_text, heartbeats_view, job_text, jobs_view
+from doors.autonomy_views import beat_text, begun_text, heartbeats_view, job_text, jobs_view
 from heartbeat.beat_records import AgentStatus, BeatReport
 from heartbeat.cron.requests import CronJobs, CronJobView
 from heartbeat.gates import SkipReason
@@ -78,6 +78,7 @@ JOB: dict[str, Any] = {
     "session": "agent:main:main:main",
     "delivery": "webhook:ops",
     "timeout": 600.0,
+    "keep": False,
     "delete_after_run": False,
     "enabled": True,
     "source": "settings",
@@ -89,6 +90,8 @@ JOB: dict[str, Any] = {
     "overlapped": 0,
     "last": OUTCOME,
     "history": [OUTCOME],
+    "problem": None,
+    "heard_at": None,
 }
 JOBS = {
     "jobs": [JOB, {**JOB, "id": "tea", "enabled": False, "last": None}],
@@ -200,3 +203,29 @@ def test_one_job_is_shown_with_all_of_it_and_its_history() -> None:
         assert words in shown
     assert "it has not run yet" in draw(job_text({**JOB, "history": []}, 80, NOW), 80)
     assert "as the agent's heartbeats are" in draw(job_text({**JOB, "mode": "main"}, 80, NOW), 80)
+
+
+STUCK = {**JOB, "mode": "main", "problem": "events do not wake agent main"}
+
+
+def test_a_job_that_would_not_run_says_why_wherever_it_is_shown() -> None:
+    listed = draw(jobs_view({**JOBS, "jobs": [STUCK, {**STUCK, "id": "off", "enabled": False}]}, 120, NOW), 120)
+    assert "standup: events do not wake agent main" in listed
+    assert "off: events" not in listed
+    assert "  events do not wake agent main" in draw(job_text(STUCK, 120, NOW), 120)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "standup is begun; see: pool cron get standup"),
+        ({"is_waiting": True}, "standup waits for another job's run to end (cron.max_running); see: pool cron get "),
+        ({"mode": "main"}, "standup: agent main is woken for it in session agent:main:main:main"),
+    ],
+)
+def test_what_happens_to_a_job_that_is_run_by_hand_is_said(changes: dict[str, Any], said: str) -> None:
+    assert begun_text({**JOB, **changes}).startswith(said)
+
+
+def test_when_an_agent_is_woken_later_for_a_job_is_said() -> None:
+    assert begun_text({**JOB, "mode": "main", "heard_at": NOW}).endswith("not before (active hours, flood guard)")

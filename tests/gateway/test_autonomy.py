@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolClosed, UsageError
 from gateway.autonomy import AutonomySettings
-from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
 from heartbeat.settings import ActiveHours, HeartbeatSettings
 from router.settings import RouterSettings
 from tests.gateway.telling import BUILT, end_command, inject, pending
@@ -315,58 +313,3 @@ async def test_a_prompt_of_the_settings_that_looks_like_a_command_is_none(
     async with open_world(tmp_path, autonomy=on(prompt="/new")) as world:
         await world.call("heartbeat.run")
         assert world.launcher.prompts == ["/new"]
-
-
-# --- scheduled jobs ---------------------------------------------------------------------------------------------------
-
-
-def jobs(**said: Any) -> CronSettings:
-    return CronSettings(jobs={"tidy": CronJobSettings(**{"text": "say tidied up", **said})})
-
-
-async def test_a_job_speaks_in_its_session_when_it_is_due(tmp_path: Path, autojump_clock: MockClock) -> None:
-    settings = msgspec.structs.replace(on(cron_prompt="say All is tidy."), cron=jobs(every=Seconds(3600)))
-    async with open_world(tmp_path, autonomy=settings) as world:
-        await trio.sleep(3700)
-        assert world.launcher.prompts == ["[SYSTEM] [CRON:tidy] say tidied up\n\nsay All is tidy."]
-        assert await alerts(world) == ["All is tidy."]
-
-
-async def test_a_job_that_nobody_would_hear_says_what_to_set(tmp_path: Path, autojump_clock: MockClock) -> None:
-    settings = msgspec.structs.replace(on(every=Seconds(0), wake=False), cron=jobs(every=Seconds(3600)))
-    async with open_world(tmp_path, autonomy=settings) as world:
-        await wait_all_tasks_blocked()
-        await world.call("cron.run", id="tidy")
-        job = await world.call("cron.get", id="tidy")
-        assert job["last"]["status"] == "refused"
-        assert "agents.main.heartbeat.wake = true" in job["last"]["error"]
-        assert world.launcher.prompts == []
-        assert await pending(world, MAIN) == []
-
-
-async def test_a_job_whose_session_another_agent_has_is_told_so_and_says_nothing_there(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    settings = msgspec.structs.replace(on(), cron=jobs(every=Seconds(3600), session="alice"))
-    async with open_world(tmp_path, autonomy=settings) as world:
-        await world.ask("hello", "alice", agent="ops")
-        await world.call("cron.run", id="tidy")
-        job = await world.call("cron.get", id="tidy")
-        assert job["last"]["status"] == "refused"
-        assert "session alice is agent ops's" in job["last"]["error"]
-        assert await pending(world, "alice") == []
-
-
-async def test_the_answer_of_an_isolated_job_goes_where_it_is_to_go(tmp_path: Path, autojump_clock: MockClock) -> None:
-    cron = jobs(every=Seconds(3600), mode=Mode.ISOLATED, delivery="stdout", agent="ops")
-    async with open_world(
-        tmp_path, autonomy=msgspec.structs.replace(on(every=Seconds(0), wake=False), cron=cron)
-    ) as world:
-        await world.call("cron.run", id="tidy")
-        await settle(5)
-        assert world.launcher.prompts == ["[CRON:tidy] say tidied up"]
-        (printed,) = world.printed
-        assert "alert ops (agent:ops:main:main, cron)" in printed
-        assert (await world.call("sessions.get", session="cron:tidy"))["agent"] == "ops"
-        figures = (await world.call("status"))["gateway"]["autonomy"]
-        assert (figures["heartbeats"], figures["cron"]["jobs"], figures["alerts"]["accepted"]) == (0, 1, 1)

@@ -1,5 +1,7 @@
 """Heartbeats by the clock, in virtual time: intervals, hours, status, settings, restarts."""
 
+import math
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -132,6 +134,29 @@ async def test_the_status_says_for_each_agent_what_came_of_its_last_beat_and_whe
     assert main.next_due is not None
     assert 0 < main.next_due - world.wall() < main.every
     assert (quiet.every, quiet.last_beat, quiet.last_skip, quiet.next_due) == (0.0, None, None, None)
+
+
+async def test_the_next_beat_is_told_and_not_the_next_look_at_the_clock(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.wall_offset = 1_700_006_400.0  # midnight, UTC
+    heartbeat = await serve(but(active_hours=ActiveHours(start="08:00", end="09:00", tz="UTC")))
+    due = status_of(heartbeat).next_due
+    assert due is not None
+    assert 8 * 3600 <= due - world.wall_offset < 8 * 3600 + 60
+
+
+async def test_when_an_event_wakes_an_agent_is_known_beforehand(
+    autojump_clock: MockClock, world: World, serve: Serve
+) -> None:
+    world.wall_offset = 1_700_006_400.0  # midnight, UTC
+    heartbeat = await serve(but(active_hours=ActiveHours(start="08:00", end="09:00", tz="UTC")))
+    assert heartbeat.wakes_at("main", MAIN) == world.wall_offset + 8 * 3600
+    assert heartbeat.wakes_at("nobody", MAIN) is None
+    heartbeat = await serve(but(active_hours=ActiveHours(start="08:00", end="08:00")))
+    assert heartbeat.wakes_at("main", MAIN) == math.inf
+    heartbeat = await serve()
+    assert heartbeat.wakes_at("main", MAIN) is None
 
 
 async def test_the_status_shows_which_session_is_beating(

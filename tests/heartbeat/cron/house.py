@@ -56,6 +56,7 @@ class House:
         self.answer: BeatAnswer | PoolError = BeatAnswer(ok=True, text="HEARTBEAT_OK")
         self.takes = 0.0
         self.deaf: PoolError | None = None
+        self.paused_until: float | None = None
         self.disk = trio.Event()
         self.disk.set()
 
@@ -69,6 +70,7 @@ class House:
             names=Names(
                 agent_problem=lambda name: None if name in AGENTS else f"there is no agent {name!r}",
                 target_problem=lambda target: target_problem(target, ["ops"]),
+                default_agent=lambda: "main",
             ),
             wall=self.wall,
             local=local,
@@ -115,6 +117,16 @@ class House:
         if self.deaf is not None:
             raise self.deaf
         self.spoken.append((trio.current_time(), f"{agent} {session}", text))
+
+    def problem(self, *, agent: str, session: str) -> str | None:
+        assert agent in AGENTS
+        assert session
+        return None if self.deaf is None else self.deaf.message
+
+    def heard_at(self, *, agent: str, session: str) -> float | None:
+        assert agent in AGENTS
+        assert session
+        return self.paused_until
 
     def tell(self, type_: str, session: str, data: dict[str, Any]) -> None:
         assert type_ == "cron"

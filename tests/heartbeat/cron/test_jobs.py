@@ -21,6 +21,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 NAMES = Names(
     agent_problem=lambda name: None if name in ("main", "ops") else f"there is no agent {name!r}",
     target_problem=lambda target: None if target != "nowhere" else "'nowhere' is no target",
+    default_agent=lambda: "main",
 )
 
 
@@ -36,6 +37,12 @@ def added(**said: Any) -> CronJob:
     add = msgspec.json.decode(msgspec.json.encode({"text": "x"} | said), type=CronAdd)
     said_so = said_by(add, now=NOW)
     return make_job("job", said_so, source=Source.ADDED, now=NOW, local=BERLIN, names=NAMES)
+
+
+def test_a_job_that_names_no_agent_is_the_default_agents() -> None:
+    names = Names(NAMES.agent_problem, NAMES.target_problem, lambda: "ops")
+    made = make_job("job", settings(every="1h"), source=Source.ADDED, now=NOW, local=BERLIN, names=names)
+    assert (made.agent, made.session) == ("ops", "agent:ops:main:main")
 
 
 # --- what is meant ----------------------------------------------------------------------------------------------------

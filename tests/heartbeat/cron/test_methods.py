@@ -58,6 +58,24 @@ async def test_a_run_by_hand_is_refused_while_one_is_under_way(autojump_clock: t
         assert look(service).running_since is None
 
 
+async def test_a_job_whose_agent_would_not_be_woken_says_so_and_is_not_run_by_hand(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    house = House()
+    house.deaf = UsageError("events do not wake agent main")
+    async with running(house, other=isolated(HOUR)) as service:
+        assert (await service.add(CronAdd(id="job", text="x", every="1m"))).problem == "events do not wake agent main"
+        with pytest.raises(Conflict, match="job job does not run: events do not wake agent main"):
+            service.run_now(JOB)
+        view = look(service)
+        assert (view.last, view.failures, house.alerts) == (None, 0, [])
+        assert [job.problem for job in service.list(CronList()).jobs] == [view.problem, None]
+        house.deaf, house.paused_until = None, BEGIN + 300.0
+        view = service.run_now(JOB)
+        assert (view.problem, view.heard_at) == (None, BEGIN + 300.0)
+    assert len(house.spoken) == 1
+
+
 async def test_an_unknown_job_is_refused(autojump_clock: trio.testing.MockClock) -> None:
     refusal = "there is no job 'job'; `pool cron list`"
     async with running(House()) as service:

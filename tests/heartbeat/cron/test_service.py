@@ -35,7 +35,20 @@ async def test_an_isolated_job_is_a_run_of_its_own_at_each_due_time(autojump_clo
     request = house.requests[0][1]
     assert (request.session, request.agent, request.lane) == ("cron:job", "ops", "cron")
     assert (request.text, request.timeout, request.room_only) == ("[CRON:job] water the plants", 90.0, False)
-    assert len({request.run_id for _, request in house.requests}) == 3
+    runs = [request.run_id for _, request in house.requests]
+    assert len({*runs}) == 3
+    assert [(request.begins_anew, request.earlier) for _, request in house.requests] == [
+        (True, tuple(runs[:number])) for number in range(3)
+    ]
+
+
+async def test_an_isolated_job_that_keeps_its_conversation_goes_on_with_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    house = House()
+    async with running(house, job=isolated(600.0, keep=True)):
+        await trio.sleep(700.0)
+    assert [request.begins_anew for _, request in house.requests] == [False]
 
 
 async def test_a_job_of_mode_main_speaks_in_its_conversation(autojump_clock: trio.testing.MockClock) -> None:
