@@ -6,6 +6,7 @@ line has another one.
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 from wire.call_parts import CallPage, CallPart
@@ -84,17 +85,12 @@ def _visible_lines(text: str, *, skip: int) -> Iterator[str]:
 
     ``skip``: characters at the beginning of each line that are not marked.
     """
-    empty = 0
-    lines = text.removesuffix("\n").split("\n")
-    for number, line in enumerate(lines):
-        empty = 0 if line.strip() else empty + 1
-        if empty and number + 1 < len(lines) and not lines[number + 1].strip():
-            continue
-        if empty >= _EMPTY_LINES:
-            yield f"⟨{empty:,} empty lines⟩"
+    for is_text, group in groupby(text.removesuffix("\n").split("\n"), lambda line: bool(line.strip())):
+        lines = list(group)
+        if is_text or len(lines) < _EMPTY_LINES:
+            yield from (line[:skip] + marked(line[skip:]) for line in lines)
         else:
-            whole = lines[number + 1 - max(empty, 1) : number + 1]
-            yield from (line[:skip] + marked(line[skip:]) for line in whole)
+            yield f"⟨{len(lines):,} empty lines⟩"
 
 
 def _tone_of(line: str) -> Tone:

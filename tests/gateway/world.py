@@ -244,10 +244,10 @@ async def open_world(
     """A life that begins with what ``store`` has; ``settings`` are the gateway's. Leaving the block ends it."""
     kept = cast("Store", store or WholeStore())
     launcher = launcher or GatewayLauncher()
+    warnings, printed = list[str](), list[str]()
     loaded = kept.loaded
     launcher.taken = frozenset(row.transcript for row in loaded.sessions)
     wall = clock or (lambda: 1_000_000 + trio.current_time())
-    warnings: list[str] = []
     parts = AgentParts(profiles=profiles, router=router or RouterSettings(), prompts=GatewayPrompts())
     options = msgspec.convert(settings, GatewaySettings, dec_hook=decode_unit)
     bus = EventBus(kept, options.events, first_seq=loaded.first_seq, clock=wall)
@@ -268,7 +268,6 @@ async def open_world(
             trio.open_nursery() as connections,
         ):
             recovery = gateway.recover(loaded) if loaded.runs or loaded.sessions else None
-            printed: list[str] = []
             alone = await open_autonomy(
                 gateway, autonomy or AutonomySettings(), write=printed.append, environ=environ or {}, clock=wall
             )
