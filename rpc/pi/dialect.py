@@ -111,8 +111,8 @@ class PiDialect:
 
     @property
     def is_streaming(self) -> bool:
-        """From ``agent_start`` to ``agent_end``: at other times a prompt begins a run of its own."""
-        return self._runs.phase is Phase.RUNNING
+        """From ``agent_start`` to ``agent_end`` and before a retry: at other times a prompt begins a run of its own."""
+        return self._runs.phase is Phase.RUNNING or self._runs.is_backing_off
 
     def listen_raw(self, *, on: bool) -> None:
         """See the contract."""

@@ -58,6 +58,8 @@ class Forwards:
         raw = Forward(request_id, command)
         if not self._runs.is_running:
             self._runs.start(request_id, msgspec.structs.replace(prompt, streaming_behavior=None), None, raw)
+        elif self._runs.is_backing_off:
+            self._pass_on(request_id, command, "prompt")
         elif how is not None:
             self._runs.join(request_id, prompt, is_prompt=True, raw=raw)
         elif self._runs.phase is Phase.RUNNING:

@@ -58,6 +58,7 @@ class Runs:
         self._question: object | None = None  # the one question whose answer counts
         self._must_ask = False
         self._ask_at: float | None = None
+        self._will_retry = False
         self._give_up_at: float | None = None
         self._on_idle: list[Callable[[], None]] = []
         self._count = 0
@@ -74,6 +75,11 @@ class Runs:
     def is_running(self) -> bool:
         """Whether a run is on, or on its way."""
         return self._phase is not Phase.IDLE
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether pi waits before a retry: it takes a prompt then, and goes on with that one instead."""
+        return self._phase is Phase.RESTARTING and self._will_retry
 
     @property
     def is_aborting(self) -> bool:
@@ -241,6 +247,7 @@ class Runs:
 
     def _restarts(self, sign: Sign, delay: float) -> None:
         self._move(sign)
+        self._will_retry = sign is Sign.RETRY
         if self._phase is Phase.RESTARTING:
             self._ask_at = self._link.now + delay + RESTART_GRACE
 

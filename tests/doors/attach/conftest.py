@@ -23,12 +23,13 @@ def pi_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 def pi_supervisor(
     tmp_path_factory: pytest.TempPathFactory, pi_command: str, pi_homes: Callable[[], Path]
 ) -> Iterator[Supervisor]:
-    """Its agent ``pi`` is the real one."""
+    """Its agent ``pi`` is the real one; ``own`` is the same with the front end's own agent directory."""
     place = tmp_path_factory.mktemp("p")
     settings = place / "pool.toml"
     settings.write_text(
         f'[pool]\nmin = 0\nmax = 3\n[agents.pi]\ncommand = ["{pi_command}", "--mode", "rpc"]\ndialect = "pi"\n'
         f'agent_dir = "{pi_homes()}"\nextra_args = ["--offline"]\n'
+        f'[agents.own]\ncommand = ["{pi_command}", "--mode", "rpc"]\ndialect = "pi"\nextra_args = ["--offline"]\n'
     )
     with running_supervisor(place / "data", "--config", str(settings)) as running:
         yield running

@@ -128,6 +128,31 @@ def test_a_worker_killed_in_mid_run_ends_it_for_whoever_watches_and_the_next_one
         assert "remember-this" in said(program.until(is_end))
 
 
+@pytest.mark.parametrize("more", [{}, {"streamingBehavior": "steer"}])
+def test_a_prompt_while_pi_waits_for_a_retry_is_answered_as_pi_does(
+    pi_supervisor: Supervisor, pi_command: str, pi_homes: Callable[[], Path], more: dict[str, Any]
+) -> None:
+    home = pi_homes()
+    settings = json.loads((home / "settings.json").read_text())
+    settings["retry"]["baseDelayMs"] = 2_000
+    (home / "settings.json").write_text(json.dumps(settings))
+    own = [pi_command, "--mode", "rpc", "--offline", "--no-session"]
+    attached = [*POOL, "attach", "--mode", "rpc", "--agent", "own", "--no-session"]
+    told = []
+    for name, command in {"own": own, "attached": attached}.items():
+        with AttachedProgram(command, POOL_SOCKET=str(pi_supervisor.socket), PI_CODING_AGENT_DIR=str(home)) as program:
+            program.say(prompt("p1", f"STATUS=500x1 {name} {more}"))
+            program.until(lambda line: bool(line["type"] == "auto_retry_start"))
+            seen = len(program.seen)
+            program.say(prompt("p2", "instead", **more))
+            program.until(is_end)
+            types = [line["type"] for line in program.seen[seen:] if line["type"] != "message_update"]
+            assert types.index("response") < types.index("agent_start")
+            program.say(prompt("p3", "RECALL"))
+            told.append((types, said(program.until(is_end)).replace(name, "")))
+    assert told[1] == told[0]
+
+
 def test_a_new_conversation_is_one_for_all_and_survives_the_worker(pi_supervisor: Supervisor) -> None:
     with attach(pi_supervisor, "--session", "anew") as program:
         program.say(prompt("p1", "the-old"))

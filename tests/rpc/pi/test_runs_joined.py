@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rpc.pi.runs import MAX_HELD
+from rpc.raw import read_object
 from tests.rpc.pi.lines import END, START, assistant, in_a_run, queue, sent
 from tests.rpc.pi.replay import Replay, state
 
@@ -56,6 +57,23 @@ def test_texts_that_wait_for_a_retry_are_sent_when_it_starts() -> None:
     assert "prompt" not in sent(replay)
     replay.say(START)
     assert json.loads(replay.lines[-1])["message"] == "x"
+
+
+@pytest.mark.parametrize("behavior", [b"", b',"streamingBehavior":"steer"'])
+def test_a_front_ends_prompt_before_a_retry_is_handed_on_at_once(behavior: bytes) -> None:
+    """As pi takes it then: the run goes on with that prompt instead of the retry."""
+    replay = in_a_run()
+    replay.say(assistant("", "error", "500"), END)
+    replay.say({"type": "auto_retry_start", "attempt": 1, "maxAttempts": 3, "delayMs": 2000, "errorMessage": "500"})
+    assert replay.dialect.is_streaming
+    command = read_object(b'{"id":"own","type":"prompt","message":"x"' + behavior + b"}")
+    (line,) = replay.dialect.forward("b", command, replay.now).outgoing
+    answer = {"id": json.loads(line)["id"], "type": "response", "command": "prompt", "success": True}
+    replay.say(answer)
+    assert replay.told[-1] == "b: null"
+    replay.say(START, assistant("instead"), END)
+    replay.answer_questions()
+    assert replay.told[-2:] == ["done stop", "a: stop 'instead'"]
 
 
 def test_a_text_that_waits_when_the_run_ends_continues_it() -> None:
