@@ -64,6 +64,10 @@ class RefusedFrame(UsageError):
         self.request_id = request_id
 
 
+_BREAKS = re.compile(rb"\xe2\x80[\xa8\xa9]|\xc2\x85")
+"""What is not ASCII and ends a line to some readers, Node's ``readline`` and Python's ``splitlines`` among them."""
+
+
 _requests = msgspec.json.Decoder(Incoming)
 _addresses = msgspec.json.Decoder(_Addressed)
 _encoder = msgspec.json.Encoder()
@@ -93,22 +97,36 @@ def _salvage_id(line: bytes) -> str | int | None:
 
 def encode_result(request_id: str | int, result: Any) -> bytes:
     """The answer to a request that went well. Raises TypeError for a result that JSON cannot hold."""
-    return _encoder.encode(_Answer(request_id, result)) + b"\n"
+    return _as_line(_Answer(request_id, result))
 
 
 def encode_error(request_id: str | int | None, error: PoolError) -> bytes:
     """The answer to a request that failed; details that JSON cannot hold are left out."""
     try:
-        return _encoder.encode(_Failure(request_id, ErrorBody(error.code, error.message, error.details))) + b"\n"
+        return _as_line(_Failure(request_id, ErrorBody(error.code, error.message, error.details)))
     except (TypeError, ValueError):
-        return _encoder.encode(_Failure(request_id, ErrorBody(error.code, error.message))) + b"\n"
+        return _as_line(_Failure(request_id, ErrorBody(error.code, error.message)))
 
 
 def encode_push(event: str, data: Any) -> bytes:
     """``{"event", "data"}``; ``data`` is anything that encodes to a JSON object. Raises TypeError for what does not."""
-    return _encoder.encode(_Push(event, data)) + b"\n"
+    return _as_line(_Push(event, data))
 
 
 def encode_raw_push(event: str, data: bytes) -> bytes:
     """The same with ``data`` as JSON text of one line already, which is copied once and not looked at."""
     return b"".join((b'{"event":', _encoder.encode(event), b',"data":', data, b"}\n"))
+
+
+def _as_line(message: Any) -> bytes:
+    """As JSON text of one line, to every reader, whatever ``msgspec.Raw`` it holds."""
+    encoded = _encoder.encode(message)
+    if b"\n" in encoded or b"\r" in encoded:
+        encoded = encoded.translate(None, b"\r\n")  # JSON has them between tokens alone
+    if not encoded.isascii():
+        encoded = _BREAKS.sub(_escape, encoded)
+    return encoded + b"\n"
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(found[0].decode())
