@@ -17,7 +17,7 @@ from tests.documents import README, example
 
 _SECTION = README[README.index("\n## Doors\n") : README.index("\n## The bundled agent\n")]
 _PORT = "8765"
-_LIMIT = 20
+_LIMIT = 90.0
 
 
 class Reader:

@@ -11,7 +11,7 @@ from websockets.sync.client import ClientConnection, connect
 
 __all__ = ["EventReader", "GatewaySocket", "event_reader", "gateway_socket", "said"]
 
-_LIMIT = 20.0
+_LIMIT = 90.0
 _Message = dict[str, Any]
 
 

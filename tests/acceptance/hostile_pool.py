@@ -37,7 +37,7 @@ __all__ = [
     "until_suspended",
 ]
 
-TIME_LIMIT = 60
+TIME_LIMIT = 170
 """Seconds that a pool may live; a test's own limit lies above, so that the pool's end is still seen."""
 RPC = RpcSettings(request_timeout=Seconds(20), abort_grace=Seconds(10), eof_grace=Seconds(0.2), term_grace=Seconds(0.2))
 HASTY_RPC = msgspec.structs.replace(RPC, abort_grace=Seconds(0.2))

@@ -127,7 +127,7 @@ async def writes_of_a_life(directory: Path) -> int:
 
 
 SOME = [pytest.param(refusal, 2 * number, 6) for number, refusal in enumerate(REFUSALS)]
-ALL = [pytest.param(refusal, 0, 1, marks=[pytest.mark.soak, pytest.mark.timeout(120)]) for refusal in REFUSALS]
+ALL = [pytest.param(refusal, 0, 1, marks=[pytest.mark.soak, pytest.mark.timeout(180)]) for refusal in REFUSALS]
 
 
 @pytest.mark.parametrize(("refusal", "first", "step"), [*SOME, *ALL])

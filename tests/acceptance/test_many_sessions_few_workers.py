@@ -104,7 +104,7 @@ def _cmdline(process: psutil.Process) -> list[str]:
         return []
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(180)
 async def test_every_request_ends_once_with_its_own_answer_while_workers_die_at_random(tmp_path: Path) -> None:
     rng = random.Random(20_26)
     ledger, nonces, seen = Ledger(), set[str](), list[int]()

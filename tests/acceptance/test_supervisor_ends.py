@@ -20,7 +20,7 @@ from tests.acceptance.supervisor import LONGEST_YIELD_MS, POOL, Supervisor, runn
 
 pytestmark = pytest.mark.process
 
-LIMIT = 20.0
+LIMIT = 90.0
 
 
 @pytest.fixture

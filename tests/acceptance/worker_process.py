@@ -11,7 +11,7 @@ import trio
 
 __all__ = ["WorkerProcess", "started"]
 
-TIME_LIMIT = 20
+TIME_LIMIT = 90.0
 Decoded = dict[str, Any]
 
 

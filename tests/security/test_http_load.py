@@ -94,7 +94,6 @@ def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]
 
 
 @pytest.mark.process
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("attack", [malformed, tiny_chunks, headers_in_pieces, requests, empty_frames])
 def test_s79_peers_without_a_token_cost_little_of_a_cpu_and_keep_nobody_out(
     supervisor: Supervisor, attack: Callable[[socket.socket], None]

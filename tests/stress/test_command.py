@@ -71,7 +71,6 @@ def test_ended_by_a_signal_a_run_leaves_no_process_and_no_file_and_says_so(numbe
 
 
 @pytest.mark.process
-@pytest.mark.timeout(120)
 def test_where_a_run_is_killed_its_supervisor_and_workers_end_all_the_same_and_its_folder_goes() -> None:
     with tempfile.TemporaryDirectory(prefix="p") as folder, ExitStack() as handles:
         with run_under_load(Path(folder)) as (process, _, _):

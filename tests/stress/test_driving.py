@@ -52,7 +52,6 @@ def clear(result: Result) -> None:
     shutil.rmtree(Path(result.log).parent)
 
 
-@pytest.mark.timeout(60)
 async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened() -> None:
     wish = Wish(faults=("F1",), sessions=20, workers=4, requests=61, rate=12.0, seed=36)
     result = await drive_own(wish)
@@ -67,7 +66,6 @@ async def test_a_small_run_with_workers_killed_ends_green_and_says_what_happened
     assert result.log == ""
 
 
-@pytest.mark.timeout(60)
 async def test_a_soak_asks_no_faster_than_it_is_answered() -> None:
     facts: list[Fact] = []
     wish = Wish(load="L5", faults=("F1",), sessions=2, workers=2, requests=150, rate=500.0)
@@ -84,7 +82,6 @@ LOST = Wish(faults=("F6",), sessions=8, workers=3, seconds=4.0, rate=8.0, seed=4
 """Its one stroke comes more than a second before the last request is made."""
 
 
-@pytest.mark.timeout(60)
 async def test_the_runs_of_front_ends_that_were_killed_are_looked_at() -> None:
     facts: list[Fact] = []
     result = await drive_own(LOST, show=lambda recorder: recorder.listeners.append(facts.append))
@@ -93,7 +90,6 @@ async def test_the_runs_of_front_ends_that_were_killed_are_looked_at() -> None:
     assert len([fact for fact in facts if isinstance(fact, Outlived)]) == 1
 
 
-@pytest.mark.timeout(60)
 async def test_that_such_a_run_comes_to_no_end_is_found_out_after_the_end_of_the_load_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,7 +105,6 @@ async def test_that_such_a_run_comes_to_no_end_is_found_out_after_the_end_of_the
     clear(result)
 
 
-@pytest.mark.timeout(60)
 async def test_a_pool_with_more_workers_than_it_may_have_is_found_out_and_its_log_is_left() -> None:
     settings = settings_text(make_plan(SMALL), []).replace("max = 3", "max = 6")
     result = await drive_own(SMALL, settings=settings)
@@ -124,7 +119,6 @@ async def test_a_pool_with_more_workers_than_it_may_have_is_found_out_and_its_lo
     clear(result)
 
 
-@pytest.mark.timeout(60)
 async def test_a_pool_that_gives_up_requests_for_no_reason_is_found_out() -> None:
     settings = settings_text(make_plan(SMALL), []).replace("runs = 100000", "runs = 1")
     result = await drive_own(SMALL, settings=settings)
@@ -132,7 +126,6 @@ async def test_a_pool_that_gives_up_requests_for_no_reason_is_found_out() -> Non
     clear(result)
 
 
-@pytest.mark.timeout(60)
 async def test_a_supervisor_that_somebody_else_runs_is_driven_and_left_running(tmp_path: Path) -> None:
     with SupervisorProcess(tmp_path, "[pool]\nmax = 2\n") as supervisor:
         result = await drive_attached(Wish(sessions=12, requests=40, rate=20.0), supervisor.socket)
@@ -214,7 +207,6 @@ async def test_a_supervisor_that_ends_by_itself_before_a_fault_strikes_it_is_tol
     assert sent == []
 
 
-@pytest.mark.timeout(120)
 async def test_a_run_has_a_result_also_where_its_supervisor_does_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,7 +20,7 @@ from wire.transcript import read_entries
 
 __all__ = ["RealAgent", "agent", "blocks_of", "calls", "check_told", "entries_of", "records_of", "results_of", "tell"]
 
-_PATIENCE = 20.0
+_PATIENCE = 90.0
 
 
 class RealAgent(Client):

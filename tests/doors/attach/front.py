@@ -11,7 +11,7 @@ from typing import Any, Self
 
 __all__ = ["AttachedProgram"]
 
-_LIMIT = 20.0
+_LIMIT = 90.0
 
 
 class AttachedProgram:

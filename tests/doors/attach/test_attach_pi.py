@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.supervisor import POOL, Supervisor
 from tests.doors.attach.front import AttachedProgram
 
-pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.timeout(180)]
 
 
 def attach(supervisor: Supervisor, *flags: str) -> AttachedProgram:

@@ -14,7 +14,7 @@ from tests.acceptance.supervisor import POOL, Supervisor
 from tests.house import ROOT
 from tests.real_pi import RealPi
 
-pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.each_pi, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.each_pi, pytest.mark.timeout(180)]
 
 _OWN = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT[\d:.-]+Z?|\b1[789]\d{11}\b"

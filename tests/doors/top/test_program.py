@@ -20,7 +20,7 @@ from doors.supervisor_process import SupervisorProcess
 
 pytestmark = pytest.mark.process
 
-LIMIT = 15.0
+LIMIT = 90.0
 
 
 class TopProcess:

@@ -11,7 +11,7 @@ from stress.stranger import COMMAND, LET_ALONE, SIGNALLED, THERE, why_not
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
-LIMIT = 20.0
+LIMIT = 90.0
 Stranger = subprocess.Popen[str]
 
 

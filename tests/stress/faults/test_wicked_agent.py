@@ -17,7 +17,7 @@ from stress.wicked_agent import COMMAND
 
 pytestmark = pytest.mark.process
 
-LIMIT = 20.0
+LIMIT = 90.0
 MARK = "WICKED_AGENT_TEST"
 
 
