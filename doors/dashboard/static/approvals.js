@@ -25,7 +25,7 @@ export class ApprovalsView {
     const hadFocus = byId("approvals").contains(document.activeElement);
     reconcile(byId("approval-list"), shown, (each) => each.key, (each) => this.#create(each), () => {});
     byId("approvals").hidden = asked.length === 0;
-    setText(byId("approvals-title"), asked.length > shown.length ? `${asked.length} calls wait for your approval` : "Waiting for your approval");
+    setText(byId("approvals-title"), asked.length > 1 ? `${asked.length} calls wait for your approval` : "Waiting for your approval");
     document.title = asked.length > 0 ? `(${asked.length}) pool` : "pool";
     if (hadFocus && document.activeElement === document.body) this.focus();
     for (const { key, session, call } of asked) if (!this.#told.has(key)) announce(`Approval needed: ${call.name} in session ${session}`);
@@ -41,9 +41,11 @@ export class ApprovalsView {
     if (!this.#answered.delete(key)) toast(why);
   }
 
-  /** Go to the first call; where there is none, to the list of sessions. */
-  focus() {
-    const first = byId("approval-list").querySelector("input");
+  /** Go to the first call, of a session where one is given; where there is none, to the list of sessions. */
+  focus(session = null) {
+    const cards = [...byId("approval-list").children];
+    const card = cards.find((each) => each.dataset.session === session) ?? cards[0];
+    const first = card?.querySelector("input") ?? null;
     (first ?? byId("sessions-title")).focus();
     if (first === null) announce(`${plural(0, "call")} wait for approval`);
   }
@@ -62,7 +64,7 @@ export class ApprovalsView {
     const why = reason ? h("span", { class: "why", text: `: ${reason}` }) : null;
     const what = h("div", { class: "asked" }, h("p", {}, h("strong", { text: call.name }), " in ", open, why), full.element);
     const answer = h("div", { class: "answer" }, note, button("Deny", "", "deny"), approve);
-    const element = h("li", { class: "approval", data: { call: call.id } }, what, answer);
+    const element = h("li", { class: "approval", data: { call: call.id, session } }, what, answer);
     return element;
   }
 

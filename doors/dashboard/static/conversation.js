@@ -3,10 +3,11 @@
 import { announce } from "./announcer.js";
 import { byId, h, setAttribute, setText } from "./dom.js";
 import { History } from "./history.js";
-import { endOf, isJoining, isPiece } from "./model.js";
+import { endOf, hasFailed, isJoining, isPiece } from "./model.js";
 
 const MESSAGES = 100;
 const SETTLE = 150; // milliseconds in which several reasons to read the history again are one
+const OPEN = "pool-open";
 const READ_AFTER = new Set(["run:start", "done", "tool:start", "tool:end", "tool:error", "session_reset", "compaction:end"]);
 const TONES = { WORKING: "busy", PAUSED: "warn", WAITING: "warn", FAILED: "bad", READY: "quiet" };
 
@@ -27,6 +28,7 @@ export class ConversationView {
     this.#app = app;
     byId("conversation-close").addEventListener("click", () => this.close());
     byId("abort").addEventListener("click", () => app.act("abort", { session: this.#key }, `The turn of ${this.#key} is being ended`));
+    byId("asks-note").querySelector("button").addEventListener("click", () => this.#showAsked());
     byId("composer").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#send();
@@ -37,6 +39,12 @@ export class ConversationView {
         this.#send();
       }
     });
+  }
+
+  /** Open what was open before the page was loaded again, if it is still there. */
+  reopen() {
+    const key = sessionStorage.getItem(OPEN);
+    if (key !== null && this.#model.sessions.has(key)) this.open(key);
   }
 
   get key() {
@@ -50,6 +58,7 @@ export class ConversationView {
     this.#agent = agent;
     this.#history.clear();
     this.#isEndKnown = false;
+    sessionStorage.setItem(OPEN, key);
     byId("conversation").hidden = false;
     document.body.dataset.open = "";
     setText(byId("conversation-title"), key);
@@ -63,6 +72,7 @@ export class ConversationView {
   close() {
     if (this.#key === null) return;
     this.#key = null;
+    sessionStorage.removeItem(OPEN);
     byId("conversation").hidden = true;
     delete document.body.dataset.open;
     this.#app.mark("sessions", "events");
@@ -97,13 +107,31 @@ export class ConversationView {
     setAttribute(byId("conversation-state"), "data-tone", TONES[shown] ?? "quiet");
     byId("abort").hidden = state !== "WORKING" && state !== "PAUSED";
     setText(byId("composer-hint"), state === "WORKING" ? "Enter adds to the running turn" : "Enter sends, Shift+Enter begins a line");
+    this.#drawAsked(state);
     const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
     const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", session?.model, waits && `waits: ${waits}`];
     setText(byId("conversation-facts"), session === undefined ? `a new session${this.#agent ? ` of ${this.#agent}` : ""}` : facts.filter(Boolean).join(" · "));
     this.#history.change(() => {
       for (const [run, message] of session?.accepted ?? []) this.#history.drawPending({ run, ...message });
-      this.#history.drawLive(session?.live ?? "");
+      this.#history.drawLive(session?.live ?? "", session?.isFromStart);
     });
+  }
+
+  /** What the turn waits for a person with. */
+  #drawAsked(state) {
+    const names = [...this.#model.permissions.values()].filter(({ session }) => session === this.#key).map(({ call }) => call.name);
+    const note = byId("asks-note");
+    note.hidden = state !== "PAUSED" && names.length === 0;
+    if (note.hidden) return;
+    setText(note.querySelector("span"), names.length > 0 ? `Waits for your approval: ${names.join(", ")}` : "Waits for an answer to a question of the agent, which this page cannot give");
+    note.querySelector("button").hidden = names.length === 0;
+  }
+
+  /** Go to the question; in a narrow window the conversation lies over it. */
+  #showAsked() {
+    const key = this.#key;
+    if (getComputedStyle(byId("conversation")).position === "fixed") this.close();
+    this.#app.showApproval(key);
   }
 
   // --- what was said ---
@@ -140,7 +168,7 @@ export class ConversationView {
     const outcome = await this.#app.ask("agent.wait", { session: key, run_id: session.lastRun, timeout_ms: 0 });
     const trouble = outcome === null ? "" : troubleOf(outcome, []);
     if (trouble === "" || key !== this.#key || session.lastRun !== outcome.run_id || session.state !== "READY") return;
-    session.failed = outcome.reason !== "aborted";
+    session.failed = hasFailed(outcome);
     this.#history.change(() => this.#history.tellEnd(outcome.text ?? "", trouble));
     this.#app.mark("sessions", "conversation");
   }
@@ -171,7 +199,8 @@ export class ConversationView {
 
 /** Why a turn did not end well, and which of its questions are closed with it; empty where it did. */
 function troubleOf(data, unanswered) {
-  if (!data.error?.message && data.reason !== "aborted") return "";
+  const end = endOf(data);
+  if (end === "" && unanswered.length === 0) return "";
   const closed = unanswered.length > 0 ? ` What waited for approval was not run: ${unanswered.join(", ")}.` : "";
-  return `The turn ended: ${endOf(data)}.${closed}`;
+  return `The turn ended: ${end || "it is over"}.${closed}`;
 }

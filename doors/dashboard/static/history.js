@@ -64,8 +64,8 @@ export class History {
     this.#pending.delete(run);
   }
 
-  /** The part of the running turn's answer that the transcript does not have. */
-  drawLive(text) {
+  /** The part of the running turn's answer that the transcript does not have; `isFromStart`: all of that. */
+  drawLive(text, isFromStart) {
     if (text === "") return;
     if (this.#live === null) {
       this.#live = bubble("assistant", "");
@@ -73,6 +73,7 @@ export class History {
       this.#liveText = "";
       this.#turn.append(this.#live);
     }
+    setText(this.#live.querySelector(".by"), isFromStart ? "Agent" : "Agent; the beginning follows when the answer is complete");
     const element = this.#live.querySelector(".text");
     if (text.startsWith(this.#liveText) && element.firstChild !== null) element.firstChild.appendData(text.slice(this.#liveText.length));
     else setText(element, text);

@@ -21,6 +21,7 @@ import { WorkersView } from "./workers.js";
 const STATUS_EVERY = 1_000;
 const SESSIONS_EVERY = 15_000;
 const HEARTBEATS_EVERY = 10_000;
+const PART = "pool-part";
 const BACKLOG = 1_000; // events from before the page was opened
 const SHARE = 5; // asking may take a fifth of the time at most: a large answer is asked for less often
 
@@ -42,6 +43,7 @@ class Dashboard {
       mark: (...names) => this.#frames.mark(...names),
       openKey: () => this.#views.conversation.key,
       openSession: (key, options) => this.#views.conversation.open(key, options),
+      showApproval: (key) => this.#views.approvals.focus(key),
       act: (...given) => this.act(...given),
       ask: (...given) => this.ask(...given),
     };
@@ -75,6 +77,9 @@ class Dashboard {
     this.#every(HEARTBEATS_EVERY, () => this.#views.heartbeats.refresh());
     this.#views.heartbeats.refresh();
     this.#prepare();
+    const part = sessionStorage.getItem(PART);
+    if (part !== null) showPart(part);
+    this.#views.conversation.reopen();
     this.#frames.mark(...Object.keys(this.#views));
   }
 
@@ -193,6 +198,7 @@ class Dashboard {
   }
 
   #tellGap() {
+    this.#model.takeGap();
     this.#views.events.mark("Events from before this point are gone");
     this.#views.conversation.readAgain();
   }
@@ -202,7 +208,7 @@ class Dashboard {
     this.#over = true;
     this.#stream?.stop();
     for (const timer of this.#timers) clearTimeout(timer);
-    keepToken("");
+    sessionStorage.clear();
     sessionStorage.setItem("pool-reason", reason);
     location.reload();
   }
@@ -258,6 +264,7 @@ class Dashboard {
 /** In a narrow window one part is shown at a time. */
 function showPart(part) {
   byId("board").dataset.part = part;
+  sessionStorage.setItem(PART, part);
   for (const tab of document.querySelectorAll(".tab")) setAttribute(tab, "aria-pressed", String(tab.dataset.part === part));
 }
 

@@ -21,7 +21,7 @@ export function messageElements({ role, content, origin }) {
 
 /** A text somebody said; `who`: user or assistant; `by`: who that is, in words. */
 export function bubble(who, text, by = who === "user" ? "You" : "Agent") {
-  return h("div", { class: `said ${who}` }, h("span", { class: "by", text: by }), h("div", { class: "text", text: cut(text) }));
+  return h("div", { class: `said ${who}` }, h("span", { class: "by", text: by }), whole(h("div", { class: "text" }), text));
 }
 
 function element(part, role, origin) {
@@ -52,7 +52,7 @@ function result(text, failed) {
 }
 
 function fold(kind, head, text) {
-  return h("details", { class: `fold ${kind}` }, h("summary", { text: short(head, 160) }), h("pre", { text: cut(text), tabindex: "0" }));
+  return h("details", { class: `fold ${kind}` }, h("summary", { text: short(head, 160) }), whole(h("pre", { tabindex: "0" }), text));
 }
 
 function textOf(content) {
@@ -64,6 +64,12 @@ function textOf(content) {
 
 const preview = (input) => short(typeof input?.command === "string" ? input.command : JSON.stringify(input ?? {}), 140);
 
-function cut(text) {
-  return text.length > MOST ? `${text.slice(0, MOST)}\n… ${text.length - MOST} more characters are in the transcript` : text;
+/** Put a text into an element; of a long one the beginning, and a button that shows all of it. */
+function whole(element, text) {
+  if (text.length <= MOST) element.textContent = text;
+  else {
+    const rest = h("button", { type: "button", class: "button small rest", text: `Show ${(text.length - MOST).toLocaleString("en")} more characters`, on: { click: () => (element.textContent = text) } });
+    element.append(text.slice(0, MOST), rest);
+  }
+  return element;
 }

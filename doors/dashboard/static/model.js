@@ -21,8 +21,13 @@ export const isPiece = (type) => PIECES.has(type);
 /** Whether a message came into a turn that was running: its run begins, but no turn does. */
 export const isJoining = ({ run_id: run, data }) => Boolean(data?.leader) && data.leader !== run;
 
-/** How a turn ended that did not end well, in words, of the data of its `done` event or of its outcome. */
-export const endOf = ({ reason, error }) => error?.message ?? { aborted: "it was aborted", timeout: "it took too long" }[reason] ?? "it is over";
+const ENDS = { interrupted: "it was aborted", timeout: "it took too long", error: "it failed", length: "the answer has reached a limit and is cut off" };
+
+/** How a turn ended, in words, of the data of its `done` event or of its outcome; empty where it came to its own end. */
+export const endOf = ({ reason, error }) => error?.message ?? ENDS[reason] ?? "";
+
+/** Whether that is a failure: not where a person has aborted it. */
+export const hasFailed = ({ reason, error }) => ["error", "timeout"].includes(reason) || error?.code === "interrupted";
 
 /** One session as the page shows it. Times are Unix times in seconds. */
 class Session {
@@ -35,6 +40,8 @@ class Session {
   note = "";
   /** The part of the running turn's answer that is in no transcript yet; it grows without being copied. */
   live = "";
+  /** Whether `live` has the beginning of that answer. */
+  isFromStart = false;
   failed = false;
   /** Messages whose runs go on or wait, by run: `{text, started, joined}`. */
   accepted = new Map();
@@ -86,6 +93,11 @@ export class Model {
     this.#waits = new Map(sessions.filter(({ state }) => LANE_WAITS[state]).map(({ session, state }) => [session, LANE_WAITS[state]]));
     const atWork = new Set(status.workers.filter((worker) => worker.turn_age !== null).map((worker) => worker.session));
     for (const { session, why } of status.waiting) if (!atWork.has(session)) this.#waits.set(session, why);
+  }
+
+  /** Events are missing: of the answers that are under way only what comes from now on is known. */
+  takeGap() {
+    for (const session of this.sessions.values()) Object.assign(session, { live: "", isFromStart: false });
   }
 
   /** What a session waits for before its next turn can begin, in words; null where it does not wait. */
@@ -207,7 +219,7 @@ export class Model {
   /** A turn that has ended asks nothing any more. */
   #closeQuestions(event, data, changed) {
     const open = [...this.permissions].filter(([, each]) => each.session === event.session);
-    for (const [key] of open) this.#closePermission(key, event.seq, `was not run; its turn ended: ${endOf(data)}`);
+    for (const [key] of open) this.#closePermission(key, event.seq, `was not run; its turn ended: ${endOf(data) || "it is over"}`);
     event.unanswered = open.map(([, each]) => each.call.name);
     if (open.length > 0) changed.add("approvals");
   }
@@ -219,20 +231,20 @@ export class Model {
     if (TEXT.has(type)) {
       const piece = data.delta ?? data.text ?? "";
       session.live += piece;
-      if (session.live.length > 2 * KEPT_TEXT) session.live = session.live.slice(-KEPT_TEXT);
+      if (session.live.length > 2 * KEPT_TEXT) Object.assign(session, { live: session.live.slice(-KEPT_TEXT), isFromStart: false });
       session.failed = false;
     } else if (type === "state_changed") Object.assign(session, { state: data.to, changed: this.eventCount });
     else if (type === "session_deleted") this.sessions.delete(key);
     else if (type === "session_reset") Object.assign(session, { note: "", live: "" });
     else if ((type === "run:start" && !isJoining(event)) || type.startsWith("tool:")) {
       if (type === "run:start") this.#waits.delete(key);
-      session.live = "";
+      Object.assign(session, { live: "", isFromStart: true });
       session.note = type === "run:start" ? "" : summarize(type, data);
       session.failed = type === "tool:error";
     } else if (type === "done") {
       session.note = (data.error?.message ?? data.text ?? session.line).slice(-KEPT_LINE);
       session.live = "";
-      session.failed = data.reason === "error" || data.reason === "timeout";
+      session.failed = hasFailed(data);
       this.#closeQuestions(event, data, changed);
     }
   }

@@ -46,8 +46,10 @@ export class SessionsView {
   /** Ask for a session's name and open it, with a place to write the first prompt. */
   async begin() {
     const key = h("input", { id: "begin-key", type: "text", value: `web-${Date.now().toString(36)}`, maxlength: "512", spellcheck: "false", autocomplete: "off", autofocus: true });
-    const agent = h("input", { id: "begin-agent", type: "text", placeholder: "as configured", maxlength: "64", spellcheck: "false", autocomplete: "off" });
+    const agent = h("input", { id: "begin-agent", type: "text", placeholder: "as configured", list: "begin-agents", maxlength: "64", spellcheck: "false", autocomplete: "off" });
     const field = (label, input) => h("div", { class: "field" }, h("label", { for: input.id, text: label }), input);
+    const agents = h("datalist", { id: "begin-agents" });
+    this.#app.ask("agents.list").then((known) => agents.append(...(known ?? []).map(({ name }) => h("option", { value: name }))));
     const dialog = byId("dialog");
     const enter = (event) => {
       if (event.key !== "Enter" || !(event.target instanceof HTMLInputElement)) return;
@@ -55,7 +57,7 @@ export class SessionsView {
       dialog.close("Begin");
     };
     dialog.addEventListener("keydown", enter);
-    const chosen = await show("New prompt", [field("Session", key), field("Agent", agent)], [
+    const chosen = await show("New prompt", [field("Session", key), field("Agent", agent), agents], [
       { label: "Cancel", value: null },
       { label: "Begin", value: "begin", tone: "primary" },
     ]);

@@ -24,6 +24,7 @@ def test_an_answer_is_shown_as_it_comes_and_stays_when_it_is_whole(
     page = visit.page
     page.locator("#new-session").click()
     page.locator("#begin-key").fill("streaming")
+    expect(page.locator("#begin-agents option[value=halting]")).to_have_count(1)
     page.locator("#begin-agent").fill("halting")
     page.locator("#begin-agent").press("Enter")
     expect(page.locator("#prompt")).to_be_focused()
@@ -86,6 +87,7 @@ def test_a_turn_can_be_aborted(site: Site, open_page: OpenPage) -> None:
     visit.page.locator("#abort").click()
     expect(visit.page.locator("#conversation-state")).to_have_text("ready")
     expect(visit.page.locator("#abort")).to_be_hidden()
+    expect(visit.page.locator("#history .trouble")).to_contain_text("The turn ended: ")
 
 
 def test_a_worker_that_is_killed_is_replaced_before_the_eyes_and_its_conversation_goes_on(

@@ -70,11 +70,16 @@ def test_a_page_outlives_its_supervisor_and_goes_on_with_the_next_one(browser: B
         folder = Path(name)
         with running_site(folder) as first:
             first.say("lasting", "My number is 1815.")
+            first.begin("cut", "PIECES=4000 DELAY=25")
             visit = Visit(browser, first, sign_in=True)
+            visit.open_session("cut")
+            expect(visit.page.locator("#history [data-live]")).to_contain_text("piece 9")
             os.kill(first.pid, signal.SIGKILL)
             expect(visit.page.locator("#link-text")).to_contain_text("Reconnecting in")
         with running_site(folder, first.port) as second:
             expect(visit.page.locator("#link-text")).to_have_text("Live", timeout=20_000)
+            expect(visit.page.locator("#history .trouble")).to_contain_text("The turn ended: the supervisor ended")
+            expect(visit.page.locator("#conversation-state")).to_have_text("failed")
             visit.open_session("lasting")
             visit.send("RECALL")
             answer = visit.page.locator("#history .said.assistant .text").last
