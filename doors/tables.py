@@ -243,7 +243,9 @@ def _worker_state(worker: Record) -> Text:
     state = _state("suspended" if worker.get("suspended") else worker["state"])
     if worker["stray_lines"]:
         state = Text.assemble(state, (f", {worker['stray_lines']} stray lines", "yellow"))
-    return Text.assemble(state, (", retiring", "dim")) if worker.get("retiring") else state
+    if worker["background"]:
+        state = Text.assemble(state, f", {worker['background']} in background")
+    return Text.assemble(state, (f", retiring: {worker['retiring']}", "dim")) if worker.get("retiring") else state
 
 
 def _session_state(session: Record) -> Text:

@@ -61,6 +61,8 @@ class StopReason(StrEnum):
     EVICTED = "evicted"
     UNPINNED = "unpinned"
     """It ran background commands for a session that was not in use; see ``PoolSettings.max_pinned``."""
+    MISMATCH = "mismatch"
+    """It ran background commands for a session that needs a worker of another profile, and was not in use."""
     RETIRED = "retired"
     IDLE = "idle"
     FAILED = "failed"

@@ -53,7 +53,7 @@ class Fleet:
                 self.withdraw(worker)
                 self._state.move_worker(worker, WorkerState.LEASED)
             if worker.retiring == "mismatch" and not worker.in_use and worker.session and worker.session.waiting:
-                self.stop(worker, StopReason.UNPINNED)  # its own session would wait for its commands, perhaps for ever
+                self.stop(worker, StopReason.MISMATCH)  # its own session would wait for its commands, perhaps for ever
             else:
                 self._note_pin(worker)
             return
@@ -228,7 +228,7 @@ class Fleet:
 
     def condemn(self, worker: Worker, why: str) -> None:
         """Stop the worker at its next turn boundary; where ``why`` asks for it, start a replacement first."""
-        why = "outdated" if worker.outdated else why
+        why = "outdated" if worker.outdated and why != "mismatch" else why
         if worker.state not in (WorkerState.IDLE, WorkerState.LEASED) or worker.retiring in ("mismatch", why):
             return
         worker.retiring = why

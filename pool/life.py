@@ -30,7 +30,10 @@ class OnExec(NamedTuple):
 
 _ABORT_DEADLINE = 5.0
 _START_CHARACTERS = 8 * 1024
-_MADE_ROOM = "only background commands kept it, and another request needed a worker"
+_LOST_COMMANDS = {
+    StopReason.UNPINNED: "only background commands kept it, and another request needed a worker",
+    StopReason.MISMATCH: "only background commands kept it, and its session needs a worker with other settings",
+}
 _ENDS_AT_ONCE, _ENDS_A_SECOND = 256, 20.0
 """Ends of background commands that are passed on: more than any agent runs, less than would fill a disk."""
 
@@ -107,7 +110,7 @@ class WorkerLife:
     def request_stop(self, reason: StopReason, *, force: bool) -> None:
         """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""
         if self.error is None:
-            why = _MADE_ROOM if reason is StopReason.UNPINNED else reason
+            why = _LOST_COMMANDS.get(reason, reason)
             self.error = WorkerExited(f"worker {self.id} was stopped ({why})", worker=self.id)
         if not self._stop_requested.is_set() and self._worker is not None:
             self.commands = self._worker.client.background

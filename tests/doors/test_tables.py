@@ -298,7 +298,8 @@ def test_a_wide_terminal_shows_more_of_a_worker() -> None:
 
 
 def test_a_worker_that_is_to_go_says_so() -> None:
-    assert "leased, retiring" in draw(workers_table([worker("w1", state="leased", retiring="max_age")], 140))
+    kept = worker("w1", state="leased", retiring="age", background=2)
+    assert "leased, 2 in background, retiring: age" in draw(workers_table([kept], 160))
 
 
 def test_nothing_a_stranger_chose_reaches_the_terminal_raw() -> None:

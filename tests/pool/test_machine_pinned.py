@@ -111,6 +111,32 @@ def test_a_session_does_not_wait_for_its_own_commands_when_it_needs_another_work
     assert request in world.holds
 
 
+def test_a_session_does_not_wait_for_its_own_commands_after_a_reload_that_changed_its_profile() -> None:
+    world = World(max=2)
+    (first,) = pin(world, "first")
+    world.tell(stimuli.ProfilesChanged(frozenset({B.signature})))
+    assert world.pass_time(10_000.0) == [], "as long as the session asks for nothing its command goes on"
+    request = world.acquire("first", B)
+    assert [worker.stopping for name, worker in world.workers.items() if name == first] == [True]
+    world.run_until_settled()
+    assert request in world.holds
+
+
+@pytest.mark.parametrize("why", ["age", "recycle"])
+def test_a_kept_worker_that_is_to_retire_serves_its_session_and_ends_with_the_command(why: str) -> None:
+    world = World(max=2, max_age=100.0)
+    (first,) = pin(world, "first")
+    if why == "recycle":
+        world.tell(stimuli.RecycleWorker(first))
+    world.pass_time(1_000.0)
+    request = world.held("first", A)
+    assert world.worker_of(request) == first
+    world.release(request)
+    assert not world.workers[first].stopping
+    world.run_in_background(first, 0)
+    assert world.workers[first].stopping
+
+
 def test_who_is_refused_hears_for_whom_workers_are_kept() -> None:
     world = World(max=2, waiting_capacity=1)
     pin(world, "first")

@@ -309,7 +309,7 @@ class World:
         if action.reason in GENTLE:
             for session in [session for session, worker in self.bound.items() if worker == action.worker]:
                 self._must_be_quiescent(session, paper)
-        if action.reason is StopReason.UNPINNED:
+        if action.reason in (StopReason.UNPINNED, StopReason.MISMATCH):
             self._must_be_kept_by_commands_only(action.worker, paper)
         paper.stopping = True
 
