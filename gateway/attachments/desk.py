@@ -77,6 +77,7 @@ class Attachments:
         self.abort = conductor.abort
         self.lease_of = conductor.lease_of
         self.owner_of = pool.owner_of
+        self.running = session_desk.running
         self._conductor = conductor
         self._sessions = sessions
         self._session_desk = session_desk

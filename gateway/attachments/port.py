@@ -86,6 +86,8 @@ class AttachedSession:
         pending.asker.leave()
 
     async def _forward(self, pending: Pending) -> None:
+        if pending.kind in (Kind.MOVING, Kind.RESUMING):
+            self._check_running(pending)
         lease = await self._grip.take()
         try:
             if pending.kind is Kind.RESUMING:
@@ -175,6 +177,19 @@ class AttachedSession:
             pending.finish()
 
     # --- other conversations ------------------------------------------------------------------------------------------
+
+    def _check_running(self, pending: Pending) -> None:
+        """Commands in the background would go on out of sight of any conversation. Raises UsageError for these."""
+        running = self._desk.running(self.session)
+        name = self.manners.file_of(pending.command)
+        if not running or (name is not None and self._desk.owner_of(_normal(self.profile.cwd, name)) == self.session):
+            return
+        raise UsageError(
+            f"{', '.join(running)} of session {self.session!r} still runs in the background; end it with the method "
+            f"'process' (action kill), or begin a new conversation with: pool sessions reset {self.session} --force",
+            session=self.session,
+            running=running,
+        )
 
     async def _check_file(self, lease: Lease, name: str | None) -> None:
         """A transcript is one session's and whole. Raises UsageError, ResumeFailed."""

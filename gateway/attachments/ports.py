@@ -49,6 +49,10 @@ class AttachmentDesk(Protocol):
         """The worker on which a turn of the session runs now."""
         ...
 
+    def running(self, session: str) -> list[str]:
+        """The session's commands in the background, in words."""
+        ...
+
     def owner_of(self, path: str) -> str | None:
         """Whose conversation lies in this file; None for nobody's."""
         ...

@@ -104,6 +104,29 @@ async def test_another_conversation_is_another_for_both_and_for_the_next_worker(
         assert one.answer(4)["result"]["text"] == "after|still"
 
 
+@pytest.mark.parametrize("request_", [("new_session", {}), ("switch_session", {"session_file": "/t/other"})])
+async def test_no_conversation_is_left_while_a_command_runs_in_its_background(
+    tmp_path: Path, autojump_clock: MockClock, request_: tuple[str, dict[str, str]]
+) -> None:
+    method, params = request_
+    async with open_world(tmp_path) as world, attached(world) as front:
+        world.launcher.transcripts["/t/other"] = ["other"]
+        await front.prompt("before")
+        worker = world.launcher.workers[0]
+        worker.tell("background", running=1, names=["calm-fox"])
+        await wait_all_tasks_blocked()
+        await front.request(method, 2, **params)
+        message = front.answer(2)["error"]["message"]
+        assert "calm-fox of session 'alice' still runs" in message
+        assert "pool sessions reset alice --force" in message
+        await front.request("switch_session", 3, session_file="/t/0")
+        assert "error" not in front.answer(3), "it is the conversation that it has"
+        worker.tell("background", running=0)
+        await wait_all_tasks_blocked()
+        await front.request(method, 4, **params)
+        assert "error" not in front.answer(4)
+
+
 async def test_another_door_can_begin_anew_right_after_a_front_end_has_asked(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
