@@ -14,6 +14,7 @@ __all__ = [
     "Abort",
     "AbortBash",
     "Bash",
+    "ClearQueue",
     "Command",
     "Compact",
     "GetCommands",
@@ -66,6 +67,10 @@ class Bash(Command, frozen=True, tag="bash"):
     """Run a shell command for the user, outside any run; ignores pi's tool allow-list."""
 
     command: str
+
+
+class ClearQueue(Command, frozen=True, tag="clear_queue"):
+    """Drop the texts that wait for a run; releases before 0.84.4 do not know it."""
 
 
 class Compact(Command, frozen=True, tag="compact"):

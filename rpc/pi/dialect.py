@@ -61,8 +61,9 @@ class PiDialect:
     - A prompt that joins a run (``streaming_behavior``) is answered with the end of that run. ``steer`` and
       ``follow_up`` are answered when pi has the text, and refused with ``idle`` when no run is on: pi would keep the
       text in silence for whoever prompts next.
-    - ``abort`` answers ``{left_in_queue}`` when the run has ended. What waits in pi's queue is dropped by opening the
-      transcript anew; without a transcript it stays, and ``left_in_queue`` says how many texts.
+    - ``abort`` answers ``{left_in_queue}`` when the run has ended. What waits in pi's queue is dropped, where a
+      release has no command for that by opening the transcript anew. Without a transcript the texts of such a release
+      stay, and ``left_in_queue`` is their number.
     - ``new_session``, ``switch_session`` and ``compact`` in a run abort it first; after ``abort_grace`` its end is told
       without pi.
     - A process is ended by closing its stdin, once nothing more is expected of it: pi drops what it has not written.
@@ -238,7 +239,8 @@ class PiDialect:
         def failed(_error: WorkerRefused) -> None:
             done()
 
-        self._conversations.run(procedures.drain(self._consent, self._soft), lambda _could: done(), failed)
+        drain = procedures.drain(self._consent, self._soft, settles=self._runs.settles)
+        self._conversations.run(drain, lambda _could: done(), failed)
 
     # --- sessions and settings ---
 

@@ -14,6 +14,7 @@ from errors import WorkerRefused
 from rpc.pi.commands import (
     Abort,
     Bash,
+    ClearQueue,
     Command,
     Compact,
     GetCommands,
@@ -162,17 +163,30 @@ def switch_session(consent: Consent, soft: Soft, session_file: str) -> Procedure
     return SessionResult(state.session_id, state.session_file)
 
 
-def drain(consent: Consent, soft: Soft) -> Procedure[bool]:
-    """Drop what waits in pi's queue: it has no command for that, but opening the same transcript anew forgets it.
+def drain(consent: Consent, soft: Soft, *, settles: bool) -> Procedure[bool]:
+    """Drop what waits in pi's queue, where it has no command for that by opening the same transcript anew.
+
+    ``settles``: pi says when it will not go on by itself. Such releases refuse a command that they do not know with its
+    id; older ones are not asked.
 
     False when there is no transcript to open (``--no-session``). Raises WorkerRefused ``cancelled`` when an extension
     said no. In both cases the queue is as it was.
     """
+    if settles and (yield from _clear_queue()):
+        return True
     state = yield from ask_state()
     if state.session_file is None or not state.message_count:
         return False
     yield from _change_session(consent, SwitchSession(session_path=state.session_file))
     yield from _restore(soft)
+    return True
+
+
+def _clear_queue() -> Procedure[bool]:
+    try:
+        yield ClearQueue()
+    except WorkerRefused:
+        return False
     return True
 
 

@@ -62,6 +62,8 @@ class Runs:
         self._give_up_at: float | None = None
         self._on_idle: list[Callable[[], None]] = []
         self._count = 0
+        self.settles = False
+        """Whether pi says ``agent_settled``; releases before 0.80.4 do not."""
         self.run: Run | None = None
 
     # --- what others ask ---
@@ -176,6 +178,7 @@ class Runs:
 
     def agent_settled(self) -> None:
         """Newer releases: the run is over, retries and all."""
+        self.settles = True
         if self._phase in (Phase.ENDING, Phase.RESTARTING) and self._in_flight is None and not self._will_start:
             self._conclude()
 

@@ -14,7 +14,7 @@ from fixtures.pi_home import write_pi_home
 from tests.acceptance.supervisor import Supervisor, gone_within, marked_processes, processes_with, running_supervisor
 from tests.real_pi import RealPi
 
-pytestmark = [pytest.mark.process, pytest.mark.real_pi]
+pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.timeout(90)]
 
 
 @pytest.fixture
@@ -56,6 +56,28 @@ def test_conversations_share_one_process_and_remember(supervisor: Supervisor) ->
     assert "hello-alice" in recalled
     assert "hello-bob" not in recalled
     assert supervisor.status()["counters"]["spawned"] == 1
+
+
+@pytest.mark.each_pi
+def test_a_turn_is_steered_and_aborted_and_the_conversation_compacted_and_resumed(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    supervisor.prompt("alice", "remember-this", "-a", "pi")
+    turn = supervisor.start("prompt", "-s", "alice", f"BASH:until [ -e {tmp_path}/go-on ]; do sleep 0.1; done")
+    supervisor.wait_for_turn("alice")
+    while supervisor.pool("steer", "-s", "alice", "steered-in").returncode:
+        assert turn.poll() is None, "its run has not begun yet"
+    (tmp_path / "go-on").touch()
+    assert turn.communicate(timeout=20)[0].strip().endswith("echo: steered-in")
+    turn = supervisor.start("prompt", "-s", "alice", "HANG")
+    supervisor.wait_for_turn("alice")
+    assert supervisor.pool("abort", "-s", "alice").returncode == 0
+    turn.communicate(timeout=20)
+    assert "remember-this | BASH" in supervisor.prompt("alice", "RECALL")
+    supervisor.prompt("alice", "/compact")
+    assert "SUMMARY of" in supervisor.prompt("alice", "RECALL")
+    supervisor.prompt("bob", "takes the only process", "-a", "pi")
+    assert "SUMMARY of" in supervisor.prompt("alice", "RECALL")
 
 
 @pytest.mark.each_pi

@@ -124,6 +124,26 @@ def test_what_an_abort_leaves_in_the_queue_is_dropped_by_opening_the_transcript_
     assert replay.told[-4:] == ["queue [] []", "done aborted", "a: aborted 'par'", 'c: {"left_in_queue": 0}']
 
 
+def test_a_pi_that_can_clear_its_queue_is_asked_to() -> None:
+    replay = in_a_run()
+    replay.say(queue("left"))
+    replay.ask("c", "abort")
+    replay.say(END, {"type": "agent_settled"}, replay.answer_to("abort"))
+    replay.say(queue(), replay.answer_to("clear_queue", {"steering": ["left"], "followUp": []}))
+    assert replay.told[-1] == 'c: {"left_in_queue": 0}'
+    assert sent(replay) == []
+
+
+def test_a_pi_that_settles_and_cannot_clear_its_queue_opens_the_transcript_anew() -> None:
+    replay = in_a_run()
+    replay.say(queue("left"))
+    replay.ask("c", "abort")
+    replay.say(END, {"type": "agent_settled"}, replay.answer_to("abort"))
+    replay.answer("clear_queue", error="Unknown command: clear_queue")
+    replay.answer("get_state", state(sessionFile="/s.jsonl", messageCount=3))
+    assert sent(replay) == ["switch_session"]
+
+
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_queue_that_cannot_be_dropped_is_told(cancelled: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Without a transcript, or when an extension says no."""
