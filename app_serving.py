@@ -68,7 +68,8 @@ class Serving:
         wanted = [(warm.agent, warm.role, warm.count) for warm in settings.prewarm]
         if not wanted and settings.min:
             wanted = [(self.settings.router.default_agent, "default", settings.min)]
-        shelf = self.gateway.shelf
+        shelf = self.gateway.shelf  # no worker fits a session whose directory is not known yet
+        wanted = [each for each in wanted if not shelf.is_each_sessions_own(each[0])]
         self.pool.tell(Prewarmed(tuple([(await shelf.get(agent, role), count) for agent, role, count in wanted])))
 
     async def reload(self) -> dict[str, Any]:
@@ -102,21 +103,25 @@ class Serving:
             self._tell("prewarm_failed", {"reason": exc.message})
 
     async def _profiles(self) -> list[CapabilityProfile]:
-        """What every agent in every role yields, and every session with a model or a thinking level of its own."""
+        """What every agent in every role yields, and every session with settings or a workspace of its own."""
         found = []
-        for agent, role, model, thinking in self._wanted():
+        for agent, role, model, thinking, session in self._wanted():
             try:
-                found.append(await self.gateway.shelf.get(agent, role, model=model, thinking=thinking))
+                found.append(await self.gateway.shelf.get(agent, role, model=model, thinking=thinking, session=session))
             except PoolError:
                 continue  # nobody could have a worker of it: it is told to whoever asks for one
         return found
 
-    def _wanted(self) -> Iterable[tuple[str, str, str | None, str | None]]:
-        profiles = self.gateway.shelf.parts.profiles
-        yield from ((agent, role, None, None) for agent in profiles.agent_names() for role in profiles.role_names())
+    def _wanted(self) -> Iterable[tuple[str, str, str | None, str | None, str | None]]:
+        shelf = self.gateway.shelf
+        agents, roles = shelf.parts.profiles.agent_names(), shelf.parts.profiles.role_names()
+        yield from ((agent, role, None, None, None) for agent in agents for role in roles)
         for entry in self.gateway.sessions:
-            if entry.model is not None or entry.thinking is not None:
-                yield entry.agent, entry.role, entry.model, entry.thinking
+            if shelf.is_each_sessions_own(entry.agent):
+                if self.pool.standing(entry.key).worker is not None:
+                    yield entry.agent, entry.role, entry.model, entry.thinking, entry.key
+            elif entry.model is not None or entry.thinking is not None:
+                yield entry.agent, entry.role, entry.model, entry.thinking, None
 
 
 def _prepare_nothing(_settings: HttpSettings) -> Callable[[], None]:

@@ -9,7 +9,7 @@ from doors.http.check import http_problems
 from errors import UsageError
 from heartbeat.delivery.targets import target_problem
 from pool.settings import PoolSettings
-from profiles import build_profile
+from profiles import build_profile, has_workspace_per_session
 from router.check import router_problems
 from settings_problems import Problem, suggestion
 from settings_tables import Settings
@@ -128,6 +128,9 @@ def _prewarm_problems(settings: Settings) -> Iterator[Problem]:
         place = ("pool", "prewarm", index)
         yield from _unknown("agent", entry.agent, settings.agent_names(), (*place, "agent"))
         yield from _unknown("role", entry.role, settings.role_names(), (*place, "role"))
+        if has_workspace_per_session(settings, entry.agent):
+            text = f"has a workspace per session (agents.{entry.agent}.workspace_per): no worker can be started before"
+            yield Problem((*place, "agent"), f"{entry.agent} {text} its session is known")
         if entry.count < 0:
             yield Problem((*place, "count"), f"must be 0 or more, not {entry.count}")
     total = sum(entry.count for entry in settings.pool.prewarm)

@@ -61,11 +61,15 @@ class AgentFacts(msgspec.Struct, frozen=True):
 
 
 class WorkspaceFacts(msgspec.Struct, frozen=True):
-    """One directory in which agents work, the setting that names it, and why it cannot be used (None: it can)."""
+    """One directory in which agents work, the setting that names it, and why it cannot be used (None: it can).
+
+    ``is_shared``: all sessions work in it; if not, each has a directory of its own there.
+    """
 
     path: str
     source: str
     problem: str | None = None
+    is_shared: bool = True
 
 
 class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,7 +171,11 @@ def _workspaces(workspaces: Sequence[WorkspaceFacts]) -> Iterator[Check]:
         fix = f"make it, or name another directory ({place.source})"
         yield Check("workspace", Verdict.MISSING, f"{place.path}: {place.problem}", fix)
     if workspaces and not wrong:
-        yield Check("workspaces", Verdict.OK, ", ".join(place.path for place in workspaces[:_SHOWN_WORKSPACES]))
+        yield Check("workspaces", Verdict.OK, ", ".join(map(_shown_workspace, workspaces[:_SHOWN_WORKSPACES])))
+
+
+def _shown_workspace(place: WorkspaceFacts) -> str:
+    return f"{place.path} ({'shared by all sessions' if place.is_shared else 'a directory for each session'})"
 
 
 def _node(facts: Facts) -> Iterator[Check]:

@@ -22,7 +22,7 @@ from doors.lock import read_holder
 from doors.paths import is_listened_to
 from errors import UsageError
 from pool.settings import PoolSettings
-from profiles import AgentSettings, ProfilesSettings, build_profile
+from profiles import AgentSettings, ProfilesSettings, build_profile, has_workspace_per_session
 from router.settings import RouterSettings
 from router.workspaces import find_workspace, workspace_problem
 from rpc.cgroup import Cgroup
@@ -140,7 +140,8 @@ def _workspaces(router: RouterSettings, profiles: ProfilesSettings, data_dir: Pa
                 continue
             if found.source != "default" and found.path not in seen:
                 seen.add(found.path)
-                yield WorkspaceFacts(found.path, found.source, workspace_problem(found))
+                is_shared = not has_workspace_per_session(profiles, agent)
+                yield WorkspaceFacts(found.path, found.source, workspace_problem(found), is_shared)
 
 
 def _token_problem(place: TokenPlace) -> str | None:

@@ -117,7 +117,7 @@ class Answers:
     async def _with_media(self, turn: Turn, reply: Reply) -> Reply:
         request = turn.leader.request
         try:
-            workspace = Path((await self._shelf.get(request.agent, request.role)).cwd)
+            workspace = Path((await self._shelf.get(request.agent, request.role, session=turn.session)).cwd)
             return await trio.to_thread.run_sync(finished, reply, lambda name: check_media(name, workspace))
         except Exception as exc:  # noqa: BLE001 - files that cannot be looked at stay text; the answer is worth more
             message = f"the files of an answer could not be looked at: {exc}"

@@ -1,6 +1,8 @@
 """Profiles by agent and role, built once: where the agent works, what the gateway adds to its system prompt."""
 
+from collections import OrderedDict
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -8,11 +10,15 @@ from gateway.hook_runner import HookRunner
 from gateway.hooks import AgentBootstrap
 from gateway.prompts import GatewayPrompts, build_gateway_prompt
 from gateway.session_book import SessionEntry
-from profiles import CapabilityProfile, ProfilesSettings, build_profile, with_soft
+from profiles import CapabilityProfile, ProfilesSettings, build_profile, has_workspace_per_session, with_soft
 from router.settings import RouterSettings
 from router.workspaces import find_workspace, make_workspace
 
 __all__ = ["AgentParts", "ProfileShelf"]
+
+_MOST = 2_000
+"""Profiles that are kept. There is one for each agent in each role, or for each session where these have workspaces of
+their own; of these the one used longest ago is built again when it is wanted."""
 
 
 class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +34,10 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: frozenset[str] = frozenset()
 
 
+_Place: TypeAlias = tuple[str, str, str | None]
+"""Agent, role, and the session where it has a profile of its own."""
+
+
 class ProfileShelf:
     """Builds a profile when it is first wanted; new settings empty the shelf."""
 
@@ -35,7 +45,8 @@ class ProfileShelf:
         self._parts = parts
         self._hooks = hooks
         self._data_dir = data_dir
-        self._shelf: dict[tuple[str, str], CapabilityProfile] = {}
+        self._shelf: OrderedDict[_Place, CapabilityProfile] = OrderedDict()
+        self._checked: set[tuple[str, str]] = set()
         self._lent: dict[str, CapabilityProfile] = {}
 
     @property
@@ -47,11 +58,13 @@ class ProfileShelf:
         """Other settings: every profile is built anew."""
         self._parts = parts
         self._shelf.clear()
+        self._checked.clear()
 
     def check(self, agent: str, role: str) -> None:
         """Raise UsageError for an unknown agent or role."""
-        if (agent, role) not in self._shelf:
+        if (agent, role) not in self._checked:
             build_profile(self._parts.profiles, agent, role, "/")
+            self._checked.add((agent, role))
 
     def timeout_of(self, agent: str) -> float:
         """Seconds that a run of this agent may take; 0 = no limit."""
@@ -72,12 +85,18 @@ class ProfileShelf:
         self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
     ) -> CapabilityProfile | None:
         """The same as ``get`` without waiting; None for one that was never wanted under these settings."""
-        profile = self._lent.get(session) or self._shelf.get((agent, role))
+        profile = self._lent.get(session) or self._shelf.get(self._place(agent, role, session))
         return None if profile is None else _of_session(profile, model, thinking)
 
-    def workspace_of(self, agent: str, role: str) -> str:
-        """Where the agent works in that role; need not be there yet. Raises UsageError."""
-        return find_workspace(self._parts.router, self._parts.profiles, agent, role, self._data_dir).path
+    def workspace_of(self, agent: str, role: str, session: str) -> str:
+        """Where the agent works in that role, for that session; need not be there yet. Raises UsageError."""
+        return find_workspace(
+            self._parts.router, self._parts.profiles, agent, role, self._data_dir, session=session
+        ).path
+
+    def is_each_sessions_own(self, agent: str) -> bool:
+        """Whether each session of the agent has a profile of its own, since it works in a directory of its own."""
+        return has_workspace_per_session(self._parts.profiles, agent)
 
     async def get(
         self,
@@ -90,27 +109,35 @@ class ProfileShelf:
     ) -> CapabilityProfile:
         """The profile, with a session's own model (``provider/model`` or ``model``) and thinking level.
 
-        ``session``: whose it is to be, which may have been lent another.
+        ``session``: whose it is to be, which may have been lent another, or have a workspace of its own.
 
         Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
         """
-        profile = self._lent.get(session or "") or self._shelf.get((agent, role)) or await self._make(agent, role)
+        place = self._place(agent, role, session)
+        profile = self._lent.get(session or "") or self._shelf.get(place) or await self._make(place)
+        if place in self._shelf:
+            self._shelf.move_to_end(place)
         return _of_session(profile, model, thinking)
 
     async def of(self, entry: SessionEntry) -> CapabilityProfile:
         """The same for a session as it is set now."""
         return await self.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking, session=entry.key)
 
-    async def _make(self, agent: str, role: str) -> CapabilityProfile:
+    def _place(self, agent: str, role: str, session: str | None) -> _Place:
+        return agent, role, session if self.is_each_sessions_own(agent) else None
+
+    async def _make(self, place: _Place) -> CapabilityProfile:
         while True:
             parts = self._parts
-            profile = await self._build(parts, agent, role)
+            profile = await self._build(parts, *place)
             if parts is self._parts:  # they may have changed while hooks were asked
-                self._shelf[agent, role] = profile
+                self._shelf[place] = profile
+                while len(self._shelf) > _MOST:
+                    self._shelf.popitem(last=False)
                 return profile
 
-    async def _build(self, parts: AgentParts, agent: str, role: str) -> CapabilityProfile:
-        cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir)
+    async def _build(self, parts: AgentParts, agent: str, role: str, session: str | None) -> CapabilityProfile:
+        cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir, session=session)
         conventions = build_gateway_prompt(
             parts.prompts, is_woken=agent in parts.woken, has_tasks=agent in parts.scheduled
         )

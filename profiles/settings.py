@@ -100,7 +100,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     package_dir: str | None = None
     """Where the program finds its package (``PI_PACKAGE_DIR``)."""
     workspace: str | None = None
-    """Working directory of its workers, where the role names none."""
+    """Working directory of its workers, where the role names none. All its sessions share it, unless ``workspace_per``
+    says otherwise: an AGENTS.md that one session writes there enters the system prompts of all."""
+    workspace_per: Literal["session"] | None = None
+    """``"session"``: each session works in a directory of its own in the workspace, where file tools keep to; it stays
+    when the session is deleted. No two sessions can share a worker then: each needs one started in its directory."""
     extra_args: list[str] = []
     """Further arguments of the program, given to it as they are; none that has a setting of its own."""
     timeout_seconds: Seconds | None = None

@@ -56,7 +56,7 @@ def route(
     agent = find_agent(settings, profiles.agent_names(), commands, source, text)
     session = find_session(settings, source, agent.agent)
     role = find_role(settings.roles, source, agent.agent)
-    workspace = find_workspace(settings, profiles, agent.agent, role.role, data_dir)
+    workspace = find_workspace(settings, profiles, agent.agent, role.role, data_dir, session=session.key)
     return RouteDecision(
         session=session.key,
         agent=agent.agent,

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from errors import UsageError
-from profiles import ProfilesSettings, workspace_of
+from profiles import ProfilesSettings, has_workspace_per_session, workspace_of
 from router.file_names import file_name
 from router.settings import RouterSettings
 
@@ -23,15 +23,24 @@ class WorkspaceFinding(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     """``~`` expanded; absolute unless the setting is relative to where the supervisor was started."""
+    shared: str
+    """The directory that the setting names: ``path``, or the one around it where each session has its own."""
     source: str
     """Path of the setting; ``default`` for the role's directory in the data directory."""
 
 
 def find_workspace(
-    settings: RouterSettings, profiles: ProfilesSettings, agent: str, role: str, data_dir: Path
+    settings: RouterSettings,
+    profiles: ProfilesSettings,
+    agent: str,
+    role: str,
+    data_dir: Path,
+    *,
+    session: str | None = None,
 ) -> WorkspaceFinding:
     """The working directory of an agent in a role; nothing is made, nothing on the disk is looked at.
 
+    ``session``: whose it is, for an agent whose sessions have a directory each; without it the one around these.
     Raises UsageError for an unknown agent or role, and for a directory inside one that is kept private.
     """
     configured = workspace_of(profiles, agent, role)
@@ -41,9 +50,12 @@ def find_workspace(
         by_role = role in profiles.roles and profiles.roles[role].workspace
         finding = _configured(configured, f"roles.{role}.workspace" if by_role else f"agents.{agent}.workspace")
     else:
-        finding = WorkspaceFinding(path=str(data_dir / "workspaces" / _directory_name(role)), source="default")
+        path = str(data_dir / "workspaces" / _directory_name(role))
+        finding = WorkspaceFinding(path=path, shared=path, source="default")
     _check_apart(os.path.normpath(finding.path), os.path.normpath(data_dir), finding)
-    return finding
+    if session is None or not has_workspace_per_session(profiles, agent):
+        return finding
+    return msgspec.structs.replace(finding, path=str(Path(finding.shared, file_name(session))))
 
 
 def workspace_problem(finding: WorkspaceFinding) -> str | None:
@@ -59,31 +71,44 @@ def workspace_problem(finding: WorkspaceFinding) -> str | None:
     return None if os.access(place, os.W_OK | os.X_OK) else f"cannot be used: no right to write in {place}"
 
 
-def make_workspace(settings: RouterSettings, profiles: ProfilesSettings, agent: str, role: str, data_dir: Path) -> str:
+def make_workspace(
+    settings: RouterSettings,
+    profiles: ProfilesSettings,
+    agent: str,
+    role: str,
+    data_dir: Path,
+    *,
+    session: str | None = None,
+) -> str:
     """The same directory, there from now on: made with mode 0700 when missing.
 
     Of a configured one only the last level is made: a misspelt path should be noticed. Raises UsageError also when it
-    is no directory, cannot be made, or lies by a symbolic link inside a directory that is kept private.
+    is no directory, cannot be made, or lies by a symbolic link inside a directory that is kept private; and when a
+    session's own directory is a symbolic link, which another session may have put there.
     """
-    finding = find_workspace(settings, profiles, agent, role, data_dir)
-    path = Path(finding.path)
-    _check_apart(os.path.realpath(path), os.path.realpath(data_dir), finding)
+    finding = find_workspace(settings, profiles, agent, role, data_dir, session=session)
+    path, shared = Path(finding.path), Path(finding.shared)
+    _check_apart(os.path.realpath(shared), os.path.realpath(data_dir), finding)
     try:
         if finding.source == "default":
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            shared.parent.mkdir(mode=0o700, exist_ok=True)
+        shared.mkdir(mode=0o700, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as exc:
         raise UsageError(
             f"the workspace {path} of role {role} cannot be made: {exc.strerror} ({finding.source})"
         ) from exc
+    if path != shared and path.is_symlink():
+        raise UsageError(f"the workspace {path} of session {session} is a symbolic link; remove it", session=session)
     return finding.path
 
 
 def _configured(path: str, source: str) -> WorkspaceFinding:
     if "\0" in path:
         raise UsageError(f"{source} holds a NUL character; it is no path")
-    return WorkspaceFinding(path=os.path.expanduser(path), source=source)  # noqa: PTH111  # Path's raises without HOME
+    path = os.path.expanduser(path)  # noqa: PTH111  # Path's raises without HOME
+    return WorkspaceFinding(path=path, shared=path, source=source)
 
 
 def _directory_name(role: str) -> str:

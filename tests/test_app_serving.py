@@ -125,6 +125,39 @@ async def test_a_session_with_a_model_of_its_own_keeps_its_worker(tmp_path: Path
         assert [worker.id for worker in place.world.gateway.pool.statistics().workers] == [w.id for w in before]
 
 
+def in_own_directories(text: str, minimum: int = 0) -> Settings:
+    agents = {"main": AgentSettings(workspace_per="session"), "other": AgentSettings(append_system_prompt=text)}
+    return Settings(agents=agents, pool=PoolSettings(min=minimum, max=3))
+
+
+async def test_sessions_with_directories_of_their_own_have_workers_of_their_own_and_keep_them(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with serving(tmp_path, in_own_directories("before")) as place:
+        shelf = place.world.gateway.shelf
+        for session in ("alice", "bob"):
+            await place.world.ask("hello", session)
+            profile = await shelf.get("main", "default", session=session)
+            assert profile.cwd == str(tmp_path / "workspaces" / "default" / session)
+            assert shelf.workspace_of("main", "default", session) == profile.cwd
+            assert shelf.at_hand(session, "main", "default") == profile
+        before = [worker.id for worker in place.world.gateway.pool.statistics().workers]
+        await place.reload(in_own_directories("after"))
+        for session in ("alice", "bob"):
+            await place.world.ask("hello again", session)
+        assert [worker.id for worker in place.world.gateway.pool.statistics().workers] == before
+        assert len(before) == 2
+
+
+async def test_nothing_is_kept_warm_for_sessions_with_directories_of_their_own(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with serving(tmp_path, in_own_directories("x", minimum=1)) as place:
+        await place.serving.prewarm()
+        await wait_all_tasks_blocked()
+        assert place.workers() == []
+
+
 async def test_a_file_that_is_refused_changes_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with serving(tmp_path, Settings(pool=FEW)) as place:
         with pytest.raises(SettingsError, match="line 3"):

@@ -219,6 +219,12 @@ def test_a_number_out_of_its_bounds_is_refused_and_the_last_one_within_is_not(
     assert [str(problem).partition(":")[0] for problem in refusal.value.problems] == [key]
 
 
+def test_no_worker_is_kept_warm_for_an_agent_whose_sessions_have_directories_of_their_own(tmp_path: Path) -> None:
+    text = '[agents.a]\nworkspace_per = "session"\n[[pool.prewarm]]\nagent = "a"'
+    with pytest.raises(SettingsError, match=r"pool.prewarm\[0\].agent: a has a workspace per session"):
+        parse_settings(text, tmp_path / "pool.toml")
+
+
 # --- what the command line puts over it -----------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ class GatewayRuns:
     def workspace_of(self, agent: str, session: str) -> str | None:
         """See ``RunPort.workspace_of``."""
         try:
-            return self._shelf.workspace_of(agent, _role(self._entry(agent, session)))
+            return self._shelf.workspace_of(agent, _role(self._entry(agent, session)), session)
         except PoolError:
             return None  # what is wrong with it is told to whoever runs the agent
 

@@ -267,3 +267,9 @@ def test_an_agent_that_would_ask_a_server_without_a_key_is_found(
     assert found["x"].keyless_server == server
     passed = gathered(profiles, data_dir=tmp_path, passed=("OPENAI_API_KEY",)).agents
     assert [each.keyless_server for each in passed] == [None, None]
+
+
+@pytest.mark.parametrize(("is_shared", "words"), [(True, "shared by all sessions"), (False, "a directory for each")])
+def test_who_shares_a_workspace_is_said(is_shared: bool, words: str) -> None:  # noqa: FBT001 - a parameter of the test
+    place = WorkspaceFacts("/w", "agents.main.workspace", is_shared=is_shared)
+    assert words in checks(workspaces=(place,))["workspaces"].found

@@ -1,6 +1,7 @@
 """Where an agent works: the most specific setting, made where it is missing, apart from what others own."""
 
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,34 @@ def test_of_a_configured_directory_only_the_last_level_is_made(tmp_path: Path) -
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o700
     with pytest.raises(UsageError, match="misspelt/dirs of role coder cannot be made: No such file"):
         make_workspace(*everything("dirs", place=str(tmp_path / "misspelt")), "main", "coder", tmp_path / "data")
+
+
+EACH = ProfilesSettings(
+    agents={"main": AgentSettings(workspace_per="session")}, roles={"coder": RoleSettings(workspace="/w")}
+)
+
+
+def test_each_session_may_have_a_directory_of_its_own_in_the_workspace() -> None:
+    def path_for(session: str | None, profiles: ProfilesSettings = EACH) -> str:
+        return find_workspace(NOTHING, profiles, "main", "coder", Path("/data"), session=session).path
+
+    assert path_for("alice") == "/w/alice"
+    assert path_for("agent:main:signal:dm:7") == "/w/agent+main+signal+dm+7"
+    assert path_for("../../etc") == "/w/%2e%2e%2f%2e%2e%2fetc"
+    assert path_for("Alice") != path_for("alice")
+    assert path_for(None) == "/w"
+    assert path_for("alice", PLAIN) == path_for("bob", PLAIN) == "/data/workspaces/coder"
+
+
+def test_a_sessions_own_directory_is_made_and_is_no_link_that_another_session_has_put_there(tmp_path: Path) -> None:
+    profiles = ProfilesSettings(agents={"main": AgentSettings(workspace_per="session")})
+    make = partial(make_workspace, NOTHING, profiles, "main", "default", tmp_path / "data")
+    path = Path(make(session="alice"))
+    assert path == tmp_path / "data" / "workspaces" / "default" / "alice"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    (path.parent / "bob").symlink_to(path)
+    with pytest.raises(UsageError, match="of session bob is a symbolic link; remove it"):
+        make(session="bob")
 
 
 def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
