@@ -60,7 +60,7 @@ class Jobs:
             with trio.move_on_after(math.inf if timeout is None else timeout):
                 await job.decided.wait()
             if not job.decided.is_set():
-                raise AcquireTimeout(f"session {session} was busy for all of {timeout:.5g} s", session=session)
+                raise AcquireTimeout(f"session {session} was busy for all of {timeout:.4g} s", session=session)
             if job.refusal is not None:
                 raise PoolSaturated(job.refusal, session=session, retry_after=1.0)
             yield

@@ -24,6 +24,7 @@ from doors.openai.model_input import ModelInput
 from doors.openai.places import Place, is_stored, second_run_of
 from doors.openai.refusals import PreviousLost, UnfitAnswer
 from doors.openai.schemas import Schemas
+from doors.openai.unanswered import Unanswered
 from errors import Conflict, PoolClosed, PoolError, UsageError, error_from_wire, ungrouped
 from gateway.run import DoneReason, RunOutcome
 from wire.messages import AnswerOptions
@@ -45,10 +46,18 @@ class Question(NamedTuple):
 class Asking:
     """Used once."""
 
-    def __init__(self, services: Services, forgetting: Forgetting, schemas: Schemas, question: Question) -> None:
+    def __init__(
+        self,
+        services: Services,
+        forgetting: Forgetting,
+        schemas: Schemas,
+        unanswered: Unanswered,
+        question: Question,
+    ) -> None:
         self._services = services
         self._forgetting = forgetting
         self._schemas = schemas
+        self._unanswered = unanswered
         self._request, self._place, self._identity = question
         self._run_id = self._place.run
 
@@ -67,6 +76,7 @@ class Asking:
         try:
             outcome = await self._follow(receive, take, knows=knows)
         except PoolError as exc:
+            self._note_unanswered()
             self._settle_refused(exc, knows=knows)
             raise
         except BaseException:  # the connection is cut, whatever goes on on it
@@ -76,6 +86,8 @@ class Asking:
             self._settle_left()
             return None
         self._settle(outcome)
+        if outcome.error is not None:
+            self._note_unanswered()
         return _checked(outcome)
 
     async def _look(self) -> bool:
@@ -100,7 +112,10 @@ class Asking:
         if view is None or view.transcript is None:
             raise PreviousLost("its conversation is not kept any more; send all of it")
         runs = {run for first in (place.run, place.continues) if first for run in (first, second_run_of(first))}
-        if place.is_ours and view.last_run not in runs:
+        is_latest = view.last_run in runs or self._unanswered.stands_at(
+            place.session, view.last_run, place.continues or ""
+        )
+        if place.is_ours and not is_latest:
             raise PreviousLost("it has been continued already; only the latest response of a conversation can be")
 
     # --- the run ----------------------------------------------------------------------------------------------------
@@ -182,7 +197,12 @@ class Asking:
         else:
             self._forgetting.at_once(self._place.session)
 
+    def _note_unanswered(self) -> None:
+        if self._place.continues is not None:
+            self._unanswered.note(self._place.session, self._run_id, self._place.continues)
+
     def _settle_left(self) -> None:
+        self._note_unanswered()
         is_over = self._place.is_ours and not is_stored(self._place.session)
         self._forgetting.after(self._end_alone, self._place.session if is_over else None)
         if self._place.is_ours and not is_over:

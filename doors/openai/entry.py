@@ -16,6 +16,7 @@ from doors.openai.model_input import ModelInput
 from doors.openai.places import Place
 from doors.openai.refusals import UnknownModel
 from doors.openai.schemas import Schemas
+from doors.openai.unanswered import Unanswered
 
 __all__ = ["Entry"]
 
@@ -27,6 +28,7 @@ class Entry:
         self.services = services
         self.forgetting = Forgetting(services)
         self._schemas = Schemas()
+        self._unanswered = Unanswered()
 
     def caller(self, request: Request) -> HttpCaller:
         """The caller of one method."""
@@ -58,7 +60,8 @@ class Entry:
 
     def asking(self, request: Request, asked: ModelInput, place: Place) -> Asking:
         """A request on its way through the pool."""
-        return Asking(self.services, self.forgetting, self._schemas, Question(asked, place, identity_of(request)))
+        question = Question(asked, place, identity_of(request))
+        return Asking(self.services, self.forgetting, self._schemas, self._unanswered, question)
 
     def headers(self, place: Place, ignored: Sequence[str]) -> dict[str, str]:
         """The headers of an answer: its run id, and the ignored parameters."""

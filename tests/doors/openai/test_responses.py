@@ -2,6 +2,7 @@
 
 import base64
 import uuid
+from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -174,6 +175,32 @@ def test_only_the_latest_response_can_be_continued(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="only the latest response") as raised:
         ask(client, "another way", previous_response_id=first.id)
     assert (raised.value.code, raised.value.param) == ("previous_response_not_found", "previous_response_id")
+
+
+@pytest.mark.parametrize(
+    ("said", "options"),
+    [
+        ("ERROR", {}),
+        (result_of(SimpleNamespace(call_id="call_of_nobody"), "x"), {}),
+        ("ECHO:no form", {"text": {"format": {"type": "json_object"}}}),
+        ("ERROR", {"stream": True}),
+        ("DELAY=1500", {"timeout": 0.5}),
+    ],
+)
+def test_a_response_whose_continuation_failed_can_be_continued_again(
+    client: OpenAI, said: Any, options: dict[str, Any]
+) -> None:
+    """The client has no id of what failed, and would have lost its conversation."""
+    first = ask(client, "first")
+    for _ in range(2):
+        with pytest.raises(openai.OpenAIError):
+            ask(client, [said] if isinstance(said, dict) else said, previous_response_id=first.id, **options)
+        if "timeout" in options:
+            break
+    again = ask(client, "RECALL", previous_response_id=first.id)
+    assert again.output_text.startswith('Earlier you said: ["first"')
+    with pytest.raises(openai.BadRequestError, match="continued already"):
+        ask(client, "RECALL", previous_response_id=first.id)
 
 
 def test_new_instructions_among_the_input_are_said(client: OpenAI) -> None:
