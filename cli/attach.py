@@ -1,11 +1,10 @@
 """The command that other programs start in place of an agent's own."""
 
 import os
-from pathlib import Path
 
 import click
 
-from cli.options import find_socket, place_options
+from cli.options import find_socket, place_options, working_directory
 
 __all__ = ["attach"]
 
@@ -43,5 +42,5 @@ def attach(
     del mode  # there is one
     env = {name: value for name, value in os.environ.items() if name.startswith("PI_")}
     given = {name: value for name, value in options.items() if value is not None}
-    params = {**given, "arguments": arguments, "cwd": str(Path.cwd()), "env": env}
+    params = {**given, "arguments": arguments, "cwd": str(working_directory()), "env": env}
     click.get_current_context().exit(run(find_socket(socket, config, data_dir), params))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import config_option, json_option, load
+from cli.options import config_option, json_option, load, working_directory
 
 __all__ = ["config"]
 
@@ -69,4 +69,4 @@ def _find(config: str | None) -> Path | None:
     """The file that is named, or would be found."""
     from settings import find_settings_file
 
-    return find_settings_file(config, os.environ, Path.cwd())
+    return find_settings_file(config, os.environ, working_directory())

@@ -28,6 +28,7 @@ __all__ = [
     "place_options",
     "session_option",
     "with_client",
+    "working_directory",
 ]
 
 _PLACE = ("socket", "config", "data_dir")
@@ -111,8 +112,28 @@ def load(
     """
     from settings import find_settings_file, load_settings
 
-    path = find_settings_file(config, os.environ, Path.cwd())
-    return load_settings(path, data_dir=data_dir, machine=machine, **limits)
+    path = find_settings_file(config, os.environ, working_directory())
+    settings = load_settings(path, data_dir=data_dir, machine=machine, **limits)
+    if not _is_text(settings.data_dir):
+        name = f"the data directory {settings.data_dir!r} has a name that is not UTF-8 text"
+        raise UsageError(f"{name}; name another one with --data-dir, or `data_dir` in the settings")
+    return settings
+
+
+def working_directory() -> Path:
+    """Where the command was started. Raises UsageError where that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory does not exist any more; go to another one (cd)") from None
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
@@ -149,7 +170,7 @@ def _salvaged(config: str | None, data_dir: str | None) -> tuple[Path, str] | No
     from doors.paths import is_listened_to, place_socket
     from settings import find_settings_file, load_settings, salvage_place
 
-    found, configured = salvage_place(find_settings_file(config, os.environ, Path.cwd()))
+    found, configured = salvage_place(find_settings_file(config, os.environ, working_directory()))
     where = Path(load_settings(None, data_dir=data_dir or found or None).data_dir)
     socket = find_supervisor(place_socket(None, os.environ, configured, where), where)
     return (where, configured) if is_listened_to(socket) else None

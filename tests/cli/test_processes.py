@@ -173,3 +173,28 @@ def test_a_prompt_whose_supervisor_is_killed_tells_how_to_ask_for_its_outcome(fo
         told = subprocess.run([*POOL, *look.split()[1:]], capture_output=True, text=True, timeout=20, check=False)
     assert told.returncode == 1
     assert "the supervisor ended while run k1 of session a was in its turn" in told.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("make", "command", "complaint"),
+    [
+        ("mkdir gone; cd gone; rmdir ../gone", "status", "the working directory does not exist any more"),
+        ("mkdir gone; cd gone; rmdir ../gone", "config check", "the working directory does not exist any more"),
+        ("mkdir gone; cd gone; rmdir ../gone", "attach --mode rpc", "the working directory does not exist any more"),
+        ("", r"run --data-dir $'caf\xe9'", r"caf\udce9' has a name that is not UTF-8 text; name another one with"),
+        ("", r"status --data-dir $'caf\xe9'", r"caf\udce9' has a name that is not UTF-8 text"),
+    ],
+)
+def test_a_directory_that_is_gone_or_has_no_name_in_text_is_told_in_a_sentence(
+    tmp_path: Path, make: str, command: str, complaint: str
+) -> None:
+    script = f'{make}\nexec "$0" -P -m cli {command}'
+    env = {name: value for name, value in os.environ.items() if not name.startswith("POOL_")}
+    ended = subprocess.run(
+        ["/bin/bash", "-c", script, sys.executable], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert complaint in ended.stderr
+    assert ended.stderr.startswith("pool: ")
+    assert ended.stderr.count("\n") == 1
