@@ -1,5 +1,6 @@
 """What may be written to a terminal: no control codes, no line wider than it is; and styles, where they are wanted."""
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,12 @@ DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 RED, GREEN = "\x1b[31m", "\x1b[32m"
 
 _KEPT_CONTROLS = "\n\t"
+_UNSEEN = re.compile(
+    "[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+"""What shows nothing, or turns the order of what does. Joiners (U+200C, U+200D) and variation selectors are not among
+these: emoji and some scripts are written with them."""
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in _KEPT_CONTROLS}
 
 
@@ -45,8 +52,9 @@ def clean(value: Any) -> str:
 
 
 def clean_stream(text: str) -> str:
-    """Running text for a terminal: line ends and tabs stay, every other control code goes."""
-    return text.translate(_CONTROLS)
+    """Running text for a terminal: line ends and tabs stay, other control codes go, what is invisible is escaped."""
+    text = text.translate(_CONTROLS)
+    return text if text.isascii() else _UNSEEN.sub(lambda found: _escape(found[0]), text)
 
 
 def cells(text: str) -> int:

@@ -40,6 +40,12 @@ def test_nothing_controls_a_terminal(text: str) -> None:
     assert not [ch for ch in kept if ch not in "\n\t" and (ord(ch) < 32 or 127 <= ord(ch) < 160)]
 
 
+def test_no_running_text_hides_a_character_or_turns_the_order_of_others() -> None:
+    assert clean_stream("a\u202eb\u2066c\u200bd\ufeffe\U000e0041") == r"a\u202eb\u2066c\u200bd\ufeffe\U000e0041"
+    whole = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645, \U0001f469\u200d\U0001f4bb, \u2764\ufe0f, e\u0301\n\t"
+    assert clean_stream(whole) == whole
+
+
 @pytest.mark.parametrize(
     ("env", "wanted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)]
 )
