@@ -18,6 +18,7 @@ export class ConversationView {
   #agent = "";
   #opener = null;
   #history = new History();
+  #isDeleted = false;
   /** Whether it is known how the last turn ended, where it was over when the session was opened. */
   #isEndKnown = false;
   #timer = null;
@@ -58,6 +59,7 @@ export class ConversationView {
     this.#agent = agent;
     this.#history.clear();
     this.#isEndKnown = false;
+    this.#isDeleted = false;
     sessionStorage.setItem(OPEN, key);
     byId("conversation").hidden = false;
     document.body.dataset.open = "";
@@ -86,6 +88,8 @@ export class ConversationView {
     for (const event of events) {
       if (event.session !== this.#key || isPiece(event.type)) continue;
       if (event.type === "run:accepted") this.#isEndKnown = true;
+      if (event.type === "session_deleted" || event.type === "run:accepted") this.#isDeleted = event.type === "session_deleted";
+      if (event.type === "session_deleted") this.#history.clear();
       if (event.type === "run:start" && !isJoining(event)) this.#history.begin();
       if (event.type === "done") this.#done(event);
       if (READ_AFTER.has(event.type)) this.#readSoon();
@@ -110,11 +114,17 @@ export class ConversationView {
     this.#drawAsked(state);
     const worker = this.#model.status?.workers.find((each) => each.session === this.#key);
     const facts = [session && `${session.agent}/${session.role}`, worker ? `worker ${worker.id}` : "no worker", session?.model, waits && `waits: ${waits}`];
-    setText(byId("conversation-facts"), session === undefined ? `a new session${this.#agent ? ` of ${this.#agent}` : ""}` : facts.filter(Boolean).join(" · "));
+    setText(byId("conversation-facts"), session === undefined ? this.#absence() : facts.filter(Boolean).join(" · "));
     this.#history.change(() => {
       for (const [run, message] of session?.accepted ?? []) this.#history.drawPending({ run, ...message });
       this.#history.drawLive(session?.live ?? "", session?.isFromStart);
     });
+  }
+
+  /** Why there is no session of that name. */
+  #absence() {
+    if (this.#isDeleted) return "This session was deleted; a prompt begins a new one";
+    return `a new session${this.#agent ? ` of ${this.#agent}` : ""}`;
   }
 
   /** What the turn waits for a person with. */

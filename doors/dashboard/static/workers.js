@@ -98,13 +98,14 @@ function updateTile(element, worker, load) {
   setText(part("cpu"), percent(load));
   const words = [`Worker ${worker.id}`, state, worker.session && `session ${worker.session}`];
   if (worker.turn_age !== null) words.push("in a turn");
+  if (worker.background > 0) words.push(`${plural(worker.background, "command")} in the background`);
   setAttribute(element.firstElementChild, "aria-label", words.filter(Boolean).join(", "));
 }
 
 /** How long its turn takes, what keeps it without one, or how much it has done. */
 function whatFor(worker) {
   if (worker.turn_age !== null) return span(worker.turn_age < 10 ? worker.turn_age : Math.floor(worker.turn_age));
-  return worker.background > 0 ? `${worker.background} in background` : plural(worker.turns, "turn");
+  return worker.background > 0 ? plural(worker.background, "command") : plural(worker.turns, "turn");
 }
 
 function updateWaiter(element, waiter) {

@@ -60,3 +60,17 @@ def test_in_a_narrow_window_the_conversation_leads_to_the_question_it_waits_with
     assert site.call("agent.wait", run_id=run)["text"].strip() == "from-a-phone"
     visit.open_session("phone")
     expect(page.locator("#asks-note")).to_be_hidden()
+
+
+def test_a_session_that_is_deleted_elsewhere_says_so_where_it_is_open(site: Site, open_page: OpenPage) -> None:
+    site.say("doomed", "hello")
+    visit = open_page(site)
+    page = visit.page
+    visit.open_session("doomed")
+    expect(page.locator("#history .said")).to_have_count(2)
+    site.call("sessions.delete", session="doomed")
+    expect(page.locator("#conversation-facts")).to_have_text("This session was deleted; a prompt begins a new one")
+    expect(page.locator("#history .said")).to_have_count(0)
+    visit.send("ECHO:born again")
+    expect(page.locator("#history .said.assistant .text")).to_have_text(["born again"])
+    expect(page.locator("#conversation-facts")).to_contain_text("main/default")
