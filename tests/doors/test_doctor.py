@@ -193,8 +193,8 @@ def test_the_http_door_is_looked_at_as_the_settings_have_it(tmp_path: Path) -> N
         return gathered(data_dir=tmp_path, http=HttpSettings(**settings)).http
 
     assert found() is None
-    made = found(bind="127.0.0.1:8765")
-    assert made == http(token=str(tmp_path / "http-token"))
+    made = found(bind="127.0.0.1:0")
+    assert made == http(url="any free port, which `pool status` shows", token=str(tmp_path / "http-token"))
     open_to_all = tmp_path / "token"
     open_to_all.write_text("0123456789abcdef")
     open_to_all.chmod(0o644)
