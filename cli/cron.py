@@ -32,9 +32,9 @@ _id = click.argument("job", metavar="JOB")
 def cron(ctx: click.Context, /, **options: str | bool | None) -> None:
     """Scheduled jobs: add, list, look at, remove, run one now.
 
-    A job is a message in its session (mode main; the agent is woken for it), or runs in a session of its own, and
-    the agent's answer is delivered (mode isolated): in a new conversation each time, unless it is to be kept. Those of
-    the settings file, [cron.jobs.NAME], are here too.
+    A job is a message in its session (mode main; the agent is woken for it), or runs in a session of its own, which
+    begins empty each time unless it is kept, and the agent's answer is delivered (mode isolated). Jobs of the settings
+    file, [cron.jobs.NAME], are listed too.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_jobs, after="", **options)
@@ -73,7 +73,7 @@ def get(client: "ControlClient", job: str, *, as_json: bool) -> None:
 @click.option("--isolated", is_flag=True, help="Do it in a session of its own; its answer is delivered.")
 @click.option("--to", "delivery", metavar="TARGET", help="Isolated: who gets the answer: last, none, webhook:NAME, ...")
 @click.option("--timeout", metavar="SPAN", help="Isolated: how long a run may take (10m).")
-@click.option("--keep-conversation", is_flag=True, help="Isolated: go on with the conversation of the last run.")
+@click.option("--keep-conversation", is_flag=True, help="Isolated: keep the session from run to run.")
 @click.option("--keep/--delete", "keep", default=None, help="Whether it stays after a run; else unless due only once.")
 @click.option("--replace", is_flag=True, help="In place of the added job of that name.")
 @json_option

@@ -62,7 +62,7 @@ def reset(client: "ControlClient", key: str, *, force: bool) -> None:
         names = ", ".join(exc.details["running"])
         confirm(f"{names} still runs in the background. End it?", yes=False, flag="--force")
         ended = reset_session(client, key, force=True)
-    _tell(f"{key} begins anew", ended)
+    _tell(f"{key} is reset", ended)
 
 
 def _tell(done: str, ended: list[str]) -> None:

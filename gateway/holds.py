@@ -26,7 +26,7 @@ class Hold:
         self.principal = principal
         self.session = session
         self.since = trio.current_time()
-        """When it was asked for."""
+        """When it was asked for, on trio's clock; so is ``deadline``."""
         self.deadline = self.since + timeout
         """When its caller stops waiting."""
         self.lease: Lease | None = None

@@ -234,6 +234,6 @@ def test_a_new_conversation_ends_no_build_in_silence(tmp_path: Path) -> None:
         assert background(supervisor) == {"alice": 1}
         done = supervisor.pool("sessions", "reset", "alice", "--force")
         assert done.returncode == 0
-        assert done.stdout.startswith("alice begins anew; ended with it: ")
+        assert done.stdout.startswith("alice is reset; ended with it: ")
         assert pending(supervisor) == []
         assert "(turn 1)" in supervisor.prompt("alice", "hello")

@@ -255,10 +255,10 @@ def test_a_listing_as_json_is_the_document_itself(bench: Bench, command: list[st
             "c1 is denied",
             ("decide", {"call_id": "c1", "decision": "deny", "session": "a", "note": "no"}),
         ),
-        (["sessions", "reset", "a"], "a begins anew", ("sessions.reset", {"session": "a", "force": False})),
+        (["sessions", "reset", "a"], "a is reset", ("sessions.reset", {"session": "a", "force": False})),
         (
             ["sessions", "reset", "busy", "--force"],
-            "busy begins anew; ended with it: calm-fox",
+            "busy is reset; ended with it: calm-fox",
             ("sessions.reset", {"session": "busy", "force": True}),
         ),
         (["sessions", "delete", "a", "--yes"], "a is deleted", ("sessions.delete", {"session": "a"})),

@@ -225,4 +225,22 @@ MUTANTS = (
             "tests/agent/processes/test_records.py::test_another_registry_tells_the_same_of_a_command_that_has_ended",
         ),
     ),
+    Mutant(
+        keeps="access",
+        without="a file called like the system prompt takes its place",
+        file="agent/context.py",
+        old='    if not value.startswith("@"):\n',
+        new="    if Path(cwd, value).is_file():\n        return Path(cwd, value).read_text()\n    if False:\n",
+        tests=("tests/agent/test_context.py::test_a_file_called_like_the_prompt_is_not_read",),
+    ),
+    Mutant(
+        keeps="access",
+        without="another user's file above the working directory is part of the system prompt",
+        file="agent/context.py",
+        old="    return problem is None",
+        new="    return True",
+        tests=(
+            "tests/agent/test_context.py::test_context_files_above_are_read_only_where_no_other_user_can_write_them",
+        ),
+    ),
 )
