@@ -94,6 +94,11 @@ class WorkerLife:
         return self.conversation is not None and self.conversation.session == session
 
     @property
+    def transcript(self) -> str | None:
+        """That of the conversation it was given last."""
+        return None if self.conversation is None else self.conversation.held.session_file
+
+    @property
     def stray_lines(self) -> int:
         """How many lines it printed that were no message."""
         return 0 if self._worker is None else self._worker.client.statistics().contaminated

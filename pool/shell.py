@@ -360,7 +360,7 @@ class Pool:
         failure = FailureKind.RESET if action.resume_from is None else FailureKind.RESUME
         try:
             with trio.fail_after(self._settings.reset_timeout):
-                held = await put_conversation(life.worker, action, self._machine.is_anothers)
+                held = await put_conversation(life.worker, action, self._machine.is_anothers, life.transcript)
                 await self._attendance.restore(action.session, life)
         except trio.TooSlowError:
             error = WorkerError(

@@ -93,14 +93,18 @@ class WorkerLauncher(Protocol):
         ...
 
 
-async def put_conversation(worker: PoolWorker, wanted: Reset, is_anothers: Callable[[str, str], bool]) -> SessionResult:
+async def put_conversation(
+    worker: PoolWorker, wanted: Reset, is_anothers: Callable[[str, str], bool], has_open: str | None = None
+) -> SessionResult:
     """Give the worker the conversation of a transcript, or a new one (None, or there is nothing in it yet).
 
     ``is_anothers(session, file)`` tells whether it holds another session's: no worker may call that a new one.
+    ``has_open``: the transcript of the conversation it was given last. A worker that had no room to begin another one
+    still has it open, and locked: nobody else mends it then.
     Returns what it holds now. Raises WorkerError, ResumeFailed.
     """
     transcript = wanted.resume_from
-    if transcript is None or not await worker.prepare_resume(transcript):
+    if transcript is None or (transcript != has_open and not await worker.prepare_resume(transcript)):
         held = await _own_conversation(worker.client) if wanted.is_fresh else None
         if held is not None and held.session_file is not None and not is_anothers(wanted.session, held.session_file):
             return held

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from errors import ProfileBroken, WorkerRefused
+from errors import ProfileBroken, ResumeFailed, WorkerRefused
 from pool.stimuli import FailureKind
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
 from tests.pool.world import World, make_profile
@@ -88,6 +88,30 @@ async def test_workers_live_through_a_full_disk_and_serve_when_there_is_room(
         begun = trio.current_time()
         assert await say(pool, "s", "hello") == "hello"
         assert trio.current_time() == begun
+    assert launcher.starts == ["w1"]
+
+
+class Locking(Refusing):
+    """Keeps the transcript of its conversation locked, as the bundled agent does."""
+
+    async def prepare_resume(self, transcript: str) -> bool:
+        if transcript == self.file:
+            raise ResumeFailed(f"{transcript} is locked")
+        return await super().prepare_resume(transcript)
+
+    def new_session(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {} if getattr(self.launcher, "words", "") else super().new_session(request)
+
+
+async def test_the_conversation_that_a_worker_had_no_room_to_leave_goes_on_there(autojump_clock: MockClock) -> None:
+    launcher = FullDisk()
+    launcher.kind, launcher.words = Locking, ""
+    async with make_pool(launcher, max=1) as pool:
+        assert await say(pool, "s", "one") == "one"
+        launcher.words = FullDisk.words
+        with pytest.raises(WorkerRefused, match="No space left"):
+            await say(pool, "other", "hello")
+        assert await say(pool, "s", "two") == "one|two"
     assert launcher.starts == ["w1"]
 
 
