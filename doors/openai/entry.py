@@ -15,6 +15,7 @@ from doors.openai.forgetting import Forgetting
 from doors.openai.model_input import ModelInput
 from doors.openai.places import Place
 from doors.openai.refusals import UnknownModel
+from doors.openai.requests import refuse_conversations
 from doors.openai.schemas import Schemas
 from doors.openai.unanswered import Unanswered
 
@@ -51,7 +52,8 @@ class Entry:
             await self._schemas.check(asked.answer.json.schema, param)
 
     async def body(self, request: Request) -> bytes:
-        """The JSON of a request. Raises Refusal."""
+        """The JSON of a request. Raises Refusal, UsageError for an address that names a conversation."""
+        refuse_conversations(request.query_params)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             text = "the body must be JSON, sent with content-type: application/json"

@@ -10,7 +10,17 @@ from doors.openai.choices import Tool
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
 
-__all__ = ["ChatMessage", "ChatRequest", "Function", "Part", "ToolCall", "decoded", "read_chat", "refuse"]
+__all__ = [
+    "ChatMessage",
+    "ChatRequest",
+    "Function",
+    "Part",
+    "ToolCall",
+    "decoded",
+    "read_chat",
+    "refuse",
+    "refuse_conversations",
+]
 
 _MOST_MESSAGES = 10_000
 _MOST_PARTS = 1000
@@ -112,6 +122,9 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 _read = msgspec.json.Decoder(ChatRequest)
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NOTHING = b"null"
+_OF_CONVERSATIONS = frozenset(
+    f"{kind}{part}" for kind in ("session", "conversation", "thread") for part in ("", "id", "key")
+)
 _Body = TypeVar("_Body", bound=msgspec.Struct)
 
 
@@ -140,8 +153,17 @@ def decoded(body: bytes, decoder: "msgspec.json.Decoder[_Body]", what: str) -> _
         param = place[1] if place and place[1] else None
         raise UsageError(f"the body is no request for {what}: {exc}", param=param) from exc
     understood = {*request.__struct_fields__} - {"ignored"}
-    ignored = (name for name, value in fields.items() if name not in understood and bytes(value) != _NOTHING)
+    ignored = [name for name, value in fields.items() if name not in understood and bytes(value) != _NOTHING]
+    refuse_conversations(ignored)
     return msgspec.structs.replace(request, ignored=_header_safe(ignored))
+
+
+def refuse_conversations(names: Iterable[str]) -> None:
+    """Raise UsageError for the name of a conversation where it would have no effect: two would be one, or none."""
+    for name in names:
+        if name.lower().replace("_", "").replace("-", "") in _OF_CONVERSATIONS:
+            reason = "conversations are named by user or by the header X-Pool-Session"
+            raise UsageError(f"{name}: {reason}", param=name)
 
 
 def refuse(reasons: Mapping[str, str | None]) -> None:

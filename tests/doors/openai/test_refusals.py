@@ -9,6 +9,7 @@ import pytest
 from doors.http.refusals import Refusal
 from doors.openai.refusals import UnknownModel, render
 from doors.openai.requests import read_chat
+from doors.openai.response_requests import read_response
 from errors import (
     AcquireTimeout,
     Conflict,
@@ -73,6 +74,15 @@ def test_a_saturated_pool_always_says_when_to_come_again() -> None:
 def test_what_asks_for_nothing_special_is_granted(harmless: dict[str, Any]) -> None:
     chat = {"model": "main", "messages": [{"role": "user", "content": "x"}], **harmless}
     assert read_chat(msgspec.json.encode(chat)).ignored == ()
+
+
+@pytest.mark.parametrize("name", ["session", "session_id", "sessionKey", "conversation", "thread_id"])
+@pytest.mark.parametrize("read", [read_chat, read_response])
+def test_a_name_of_a_conversation_that_would_have_no_effect_is_refused(read: Any, name: str) -> None:
+    body = {"model": "main", "messages": [{"role": "user", "content": "x"}], "input": "x", name: "mine"}
+    with pytest.raises(UsageError, match="by the header X-Pool-Session") as caught:
+        read(msgspec.json.encode(body))
+    assert caught.value.details["param"] == name
 
 
 def test_what_goes_back_in_a_header_looks_like_parameters_and_is_not_too_much() -> None:
