@@ -27,6 +27,10 @@ class SessionPort(Protocol):
         """The worker has said this. Must neither block nor raise."""
         ...
 
+    def take_words(self, lines: bytes) -> None:
+        """The worker has written these lines to its stderr. Must neither block nor raise."""
+        ...
+
     def let_go(self) -> None:
         """The session's conversation is about to be forgotten: hold its worker no longer than somebody needs it."""
         ...
@@ -71,6 +75,7 @@ class Attendance:
         else:
             self._heard.add(life.id)
             life.worker.client.on_raw(port.take_raw)
+            life.worker.on_stderr(port.take_words)
 
     async def reconcile(self, life: WorkerLife, soft: SoftArgs) -> WorkerFailed | WorkerReconciled:
         """Bring a worker to what its session asks for, while nobody hears it; what came of that."""
@@ -97,3 +102,4 @@ class Attendance:
         """What the worker says now concerns nobody."""
         self._heard.discard(life.id)
         life.worker.client.on_raw(None)
+        life.worker.on_stderr(None)

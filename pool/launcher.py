@@ -75,6 +75,10 @@ class LocalWorker:
         """See ``PoolWorker.stderr_tail``."""
         return self._process.stderr_tail()
 
+    def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
+        """See ``PoolWorker.on_stderr``."""
+        self._process.on_stderr(listener)
+
     def note_transcript(self, transcript: str) -> None:
         """See ``PoolWorker.note_transcript``."""
         if transcript not in self._known_transcripts:

@@ -64,6 +64,10 @@ class PoolWorker(Protocol):
         """The last text that it wrote to stderr, secrets hidden."""
         ...
 
+    def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
+        """Have one listener told the lines that it writes to stderr from now on, secrets hidden; None for nobody."""
+        ...
+
     def note_transcript(self, transcript: str) -> None:
         """A turn of that conversation has ended: a transcript that exists now must not be missing later."""
         ...

@@ -189,6 +189,11 @@ class WorkerProcess:
         """The last text the worker wrote to stderr, at most 64 KiB, without secrets of its environment."""
         return self._tail.text()
 
+    def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
+        """Have one listener told the lines that go to the log, as they come; None for nobody."""
+        if self._log is not None:
+            self._log.listener = listener
+
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def stop(self, *, abort: Callable[[], Awaitable[object]] | None = None, force: bool = False) -> ExitStatus:

@@ -58,7 +58,7 @@ class LineLog:
 
     What ``veil`` knows is hidden. A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
     ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
-    there is room again.
+    there is room again. ``listener`` is told the same lines, whether they can be written or not.
     """
 
     def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: Veil | None = None) -> None:
@@ -71,6 +71,7 @@ class LineLog:
         self._partial = b""
         self._is_torn = False
         self.dropped = 0
+        self.listener: Callable[[bytes], None] | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next piece of the stream; writes the lines that are complete."""
@@ -96,6 +97,8 @@ class LineLog:
     def _append(self, lines: bytes) -> None:
         written = 0
         lines = self._veil.data(lines)
+        if self.listener is not None:
+            self.listener(lines)
         if self._is_torn:  # the disk became full in the middle of a line
             lines = b"\n" + lines
         try:

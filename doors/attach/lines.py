@@ -34,6 +34,10 @@ class _Told(msgspec.Struct):
     taken: int = 0
 
 
+class _Words(msgspec.Struct):
+    words: str = ""
+
+
 class Ended(msgspec.Struct, frozen=True):
     """Why it is over; code ``left``: the front end itself has asked for it."""
 
@@ -44,6 +48,7 @@ class Ended(msgspec.Struct, frozen=True):
 class Arrived(NamedTuple):
     """What one line of the socket means: lines for the front end, an answer to a request of ours, the end.
 
+    ``words``: written by the agent to its stderr.
     ``taken``: so many lines of the front end were handed on so far; None where it says nothing of them.
     """
 
@@ -53,10 +58,12 @@ class Arrived(NamedTuple):
     result: msgspec.Raw = EMPTY
     error: ErrorBody | None = None
     ended: Ended | None = None
+    words: str | None = None
 
 
 _lines = msgspec.json.Decoder(_Line)
 _told = msgspec.json.Decoder(_Told)
+_words = msgspec.json.Decoder(_Words)
 _ended = msgspec.json.Decoder(Ended)
 
 
@@ -109,6 +116,8 @@ def read_arrived(line: bytes) -> Arrived:
     if found.event == "attach":
         told = _told.decode(found.data)
         return Arrived(b"".join([_line(bytes(each)) for each in told.lines]), told.taken)
+    if found.event == "attach_words":
+        return Arrived(words=_words.decode(found.data).words)
     if found.event == "attach_ended":
         return Arrived(ended=_ended.decode(found.data))
     return Arrived(answers=found.id, result=found.result, error=found.error)

@@ -18,11 +18,11 @@ from typing import NoReturn
 import msgspec
 
 from doors.attach.lines import Arrived, Ended, encode_open, encode_request, encode_send, read_arrived
+from doors.attach.stderr import Stderr
 from doors.control_wire import NoSupervisor, connect
 from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import ErrorBody
-from wire.terminal import clean_stream
 
 __all__ = ["Attached", "Program", "attach"]
 
@@ -53,8 +53,11 @@ def attach(path: Path, params: Mapping[str, object]) -> int:
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
+    stderr = (
+        2 if sys.stderr else os.open(os.devnull, os.O_WRONLY)
+    )  # where it is closed 2 may become the socket's number
     with connect(path) as sock:
-        return Program(sock, path).run(params)
+        return Program(sock, path, stderr=stderr).run(params)
 
 
 def _end(number: int, _frame: object) -> NoReturn:
@@ -65,11 +68,12 @@ def _end(number: int, _frame: object) -> NoReturn:
 class Program:
     """One run of it. ``sock`` is connected and blocks until the first answer has come."""
 
-    def __init__(self, sock: socket.socket, path: Path, *, stdin: int = 0, stdout: int = 1) -> None:
+    def __init__(self, sock: socket.socket, path: Path, *, stdin: int = 0, stdout: int = 1, stderr: int = 2) -> None:
         self._sock = sock
         self._path = path
         self._stdin = stdin
         self._stdout = stdout
+        self._stderr = Stderr(stderr)
         self._buffer = memoryview(bytearray(_CHUNK_BYTES))
         """Both read into it: a new one of this size for each small line would take longer than all else about it."""
         self._from_socket = LineFramer()
@@ -136,8 +140,7 @@ class Program:
             raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
         self._attachment = attached.attachment
         if attached.words:
-            sys.stderr.write(clean_stream(attached.words))
-            sys.stderr.flush()
+            self._stderr.add(attached.words)
         self._say(b"".join(bytes(line) + b"\n" for line in attached.greeting))
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -150,6 +153,7 @@ class Program:
         while self._ended is None or self._to_stdout:
             for fd, flags in self._wait():
                 self._handle(fd, flags)
+            self._stderr.write()
 
     def _wait(self) -> list[tuple[int, int]]:
         sock = self._sock.fileno()
@@ -158,6 +162,8 @@ class Program:
         may_say_more = self._has_input and self._sent - self._taken < _MOST_UNTAKEN
         self._want(self._stdin, select.POLLIN if may_say_more else None)
         self._want(self._stdout, select.POLLOUT if self._to_stdout else 0)
+        if self._stderr.fd != self._stdout:
+            self._want(self._stderr.fd, select.POLLOUT if self._stderr.waits else None)
         return self._poll.poll()
 
     def _want(self, fd: int, events: int | None) -> None:
@@ -176,7 +182,7 @@ class Program:
             self._stdin_ready()
         elif fd == self._stdout:
             self._stdout_ready(flags)
-        else:
+        elif fd != self._stderr.fd:
             self._socket_ready(flags)
 
     def _stdout_ready(self, flags: int) -> None:
@@ -237,7 +243,9 @@ class Program:
             self._take(_read(line))
 
     def _take(self, arrived: Arrived) -> None:
-        if arrived.taken is not None:
+        if arrived.words is not None:
+            self._stderr.add(arrived.words)
+        elif arrived.taken is not None:
             self._taken = arrived.taken
             self._say(arrived.lines)
         elif arrived.ended is not None:

@@ -12,6 +12,7 @@ from gateway.attachments.budget import Budget
 from gateway.attachments.pending import Pending
 from gateway.attachments.port import AttachedSession
 from gateway.attachments.ports import QuickCaller
+from gateway.attachments.words import Words
 from gateway.caller import Caller
 from rpc.raw import RawObject, may_have_halves, read_object
 
@@ -39,6 +40,7 @@ class Attachment:
         self._quick = caller if isinstance(caller, QuickCaller) else None
         self._is_idle = False
         self._told: deque[bytes] = deque()
+        self._words = Words()
         self._news = trio.Event()
         self._quiet = trio.Event()
         self._order = trio.StrictFIFOLock()
@@ -103,6 +105,11 @@ class Attachment:
             self._notice()
             self._budget.check(self)
 
+    def tell_words(self, words: str) -> None:
+        """Hand on what the worker has written to its stderr."""
+        self._words.add(words)
+        self._notice()
+
     def _push_now(self) -> bool:
         """What is told while nobody pushes need not wait for a task."""
         if self._quick is None or not self._is_idle or self.waiting_bytes > _PUSH_BYTES:
@@ -152,8 +159,10 @@ class Attachment:
 
     async def run(self) -> None:
         """Push what it is told until it has been told the end."""
-        while self._ended is None and not (self._is_leaving and not self._told):
-            if self._told or self._taken - self._told_taken >= _TELL_TAKEN:
+        while self._ended is None and not (self._is_leaving and not self._told and not self._words):
+            if self._words:
+                await self._push_words()
+            elif self._told or self._taken - self._told_taken >= _TELL_TAKEN:
                 await self._caller.push_encoded("attach", self._frame())
                 self._quiet.set()
             else:
@@ -161,9 +170,14 @@ class Attachment:
                 self._is_idle = True
                 await self._news.wait()
                 self._is_idle = False
+        if self._words:
+            await self._push_words()
         error = self._ended
         facts = {"code": "left", "message": ""} if error is None else {"code": error.code, "message": error.message}
         await self._caller.push("attach_ended", {"attachment": self.id, **facts})
+
+    async def _push_words(self) -> None:
+        await self._caller.push("attach_words", {"attachment": self.id, "words": self._words.take()})
 
     def _frame(self) -> bytes:
         lines, size = [], 0

@@ -35,6 +35,10 @@ class Asker(Protocol):
         """Hand over lines."""
         ...
 
+    def tell_words(self, words: str) -> None:
+        """Hand over what the worker has written to its stderr."""
+        ...
+
     def settled(self, pending: "Pending") -> None:
         """It is over."""
         ...

@@ -245,6 +245,12 @@ class AttachedSession:
                 pending.answer(line.line)
         self._tell_all(events)
 
+    def take_words(self, lines: bytes) -> None:
+        """See ``SessionPort.take_words``."""
+        words = lines.decode(errors="replace")
+        for asker in self.attached:
+            asker.tell_words(words)
+
     def let_go(self) -> None:
         """See ``SessionPort.let_go``."""
         self._grip.let_go()

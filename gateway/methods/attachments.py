@@ -13,7 +13,8 @@ __all__ = ["AttachmentMethods"]
 class AttachmentMethods:
     """Each takes decoded parameters and the caller; what it returns is encoded as the result.
 
-    What the worker says is pushed as ``attach{attachment, taken, lines}``, the end as ``attach_ended{attachment, code,
+    What the worker says is pushed as ``attach{attachment, taken, lines}``, what it writes to stderr as
+    ``attach_words{attachment, words}``, the end as ``attach_ended{attachment, code,
     message}``, where code ``left`` says that the front end itself has asked for it.
     """
 

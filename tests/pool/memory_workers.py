@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -47,12 +47,16 @@ class MemoryWorker:
         self.deaf = False
         self.background = 0
         self.methods: list[str] = []
+        self.stderr_listener: Callable[[bytes], None] | None = None
 
     def facts(self) -> ProcessFacts:
         return ProcessFacts(rss=self.launcher.rss.get(self.id), suspended=self.deaf)
 
     def stderr_tail(self) -> str:
         return f"{self.id} has started\n"
+
+    def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
+        self.stderr_listener = listener
 
     def note_transcript(self, transcript: str) -> None:
         """These are never lost."""

@@ -67,6 +67,16 @@ def test_only_whole_lines_are_written_until_the_end(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one\ntwo\nthr\n"
 
 
+def test_a_listener_is_told_whole_lines_without_secrets_whether_there_is_room_or_not(tmp_path: Path) -> None:
+    log = LineLog(tmp_path / "none" / "w.log", 1000, Disk(0).write, veil=Veil(["canary-0001"]))
+    told: list[bytes] = []
+    log.listener = told.append
+    for data in (b"before canary-", b"0001 after\nrest", b" of it"):
+        log.feed(data)
+    log.close()
+    assert told == [b"before *** after\n", b"rest of it\n"]
+
+
 def test_a_silent_worker_leaves_no_log(tmp_path: Path) -> None:
     log = LineLog(tmp_path / "w.log", 1000)
     log.close()

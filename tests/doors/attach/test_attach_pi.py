@@ -229,6 +229,27 @@ def test_what_pi_warns_of_is_on_the_front_ends_stderr(
     assert (code, words) == (0, own.stderr)
 
 
+def test_what_pi_writes_to_stderr_later_is_on_the_front_ends_stderr(
+    pi_supervisor: Supervisor, pi_command: str, pi_homes: Callable[[], Path], tmp_path: Path
+) -> None:
+    extension = tmp_path / "warn.ts"
+    warn = 'pi.registerCommand("warn", { handler: async () => { console.error("a late warning"); } });'
+    extension.write_text(f"export default function (pi) {{ {warn} }}")
+    own = [pi_command, "--mode", "rpc", "--offline", "--no-session"]
+    attached = [*POOL, "attach", "--mode", "rpc", "--agent", "pi", "--no-session"]
+    for command in (own, attached):
+        program = AttachedProgram(
+            [*command, "-e", str(extension)],
+            POOL_SOCKET=str(pi_supervisor.socket),
+            PI_CODING_AGENT_DIR=str(pi_homes()),
+        )
+        with program:
+            program.say(prompt("w", "/warn"))
+            assert program.process.stderr is not None
+            assert program.process.stderr.readline() == b"a late warning\n"
+            assert program.end() == (0, "")
+
+
 def test_bash_is_refused_where_the_profile_has_no_such_tool(pi_supervisor: Supervisor) -> None:
     with attach(pi_supervisor, "--no-session", "--tools", "read") as program:
         answer = program.ask({"id": "b", "type": "bash", "command": "echo no"})

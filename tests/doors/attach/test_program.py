@@ -20,7 +20,7 @@ LEFT = b'{"event":"attach_ended","data":{"attachment":"a1","code":"left","messag
 
 
 @contextmanager
-def program(serve: Callable[[socket.socket], None]) -> Iterator[tuple[Program, int, int]]:
+def program(serve: Callable[[socket.socket], None], *, stderr: int = 2) -> Iterator[tuple[Program, int, int]]:
     """The program, the end of a pipe that its stdin is, the end of one that its stdout is."""
     ours, theirs = socket.socketpair()
     stdin, say = os.pipe()
@@ -28,7 +28,7 @@ def program(serve: Callable[[socket.socket], None]) -> Iterator[tuple[Program, i
     thread = threading.Thread(target=serve, args=(theirs,))
     thread.start()
     try:
-        yield Program(ours, Path("/s"), stdin=stdin, stdout=stdout), say, hear
+        yield Program(ours, Path("/s"), stdin=stdin, stdout=stdout, stderr=stderr), say, hear
     finally:
         ours.close()
         thread.join(10)
@@ -46,6 +46,11 @@ def hang_up(say: int) -> None:
 
 def told(*lines: bytes, taken: int = 0) -> bytes:
     return b'{"event":"attach","data":{"attachment":"a1","taken":%d,"lines":[%b]}}\n' % (taken, b",".join(lines))
+
+
+def words(text: str) -> bytes:
+    data = {"attachment": "a1", "words": text + "\n"}
+    return msgspec.json.encode({"event": "attach_words", "data": data}) + b"\n"
 
 
 def test_what_is_said_reaches_stdout_byte_by_byte() -> None:
@@ -222,3 +227,30 @@ def test_what_is_said_before_the_worker_is_there_reaches_it_and_what_its_program
         assert running.run({}) == 0
     assert b'"line":{"id":1,"method":"ping"}' in b"".join(heard)
     assert capfd.readouterr().err == "Warning: [1mno model\n"
+
+
+def test_the_agents_stderr_comes_to_stderr_and_one_that_is_not_read_holds_up_nothing() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(OPENED + words("first") + words("x" * 1_000_000) * 3 + told(b"{}") + LEFT)
+
+    read, written = os.pipe()
+    with program(serve, stderr=written) as (running, _, hear):
+        assert running.run({}) == 0
+        assert os.read(hear, 1 << 16) == b'{"g":1}\n{}\n'
+        assert os.read(read, 100).startswith(b"first\nxxx")
+    os.close(read)
+    os.close(written)
+
+
+def test_a_closed_stderr_ends_nothing() -> None:
+    def serve(peer: socket.socket) -> None:
+        peer.recv(1 << 16)
+        peer.sendall(OPENED + words("first") + words("second") + told(b"{}") + LEFT)
+
+    read, written = os.pipe()
+    os.close(read)
+    with program(serve, stderr=written) as (running, _, hear):
+        assert running.run({}) == 0
+        assert os.read(hear, 1 << 16) == b'{"g":1}\n{}\n'
+    os.close(written)

@@ -56,6 +56,11 @@ class FrontEnd:
         return [line["event"] for line in self.lines if "event" in line]
 
     @property
+    def words(self) -> str:
+        """What the worker has written to its stderr."""
+        return "".join(data["words"] for event, data in self._caller.pushed if event == "attach_words")
+
+    @property
     def ended(self) -> dict[str, Any] | None:
         return next((data for event, data in self._caller.pushed if event == "attach_ended"), None)
 
