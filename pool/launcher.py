@@ -250,6 +250,7 @@ class LocalLauncher:
             settings=self._settings,
             allow_bash=allows_tool(profile, "bash"),
             attended=partial(self._attended, worker_id),
+            in_memory="--no-session" in worker_argv(profile, ""),
         )
 
     @contextmanager

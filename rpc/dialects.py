@@ -9,16 +9,16 @@ from rpc.settings import RpcSettings
 __all__ = ["DIALECTS", "make_dialect", "nobody"]
 
 
-def _native(_settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool]) -> Dialect:  # noqa: ARG001 - the agent enforces its own tool list, and asks by itself
+def _native(_settings: RpcSettings, **_of_pi: object) -> Dialect:
     from rpc.native import NativeDialect  # noqa: PLC0415 - a supervisor of pi workers never needs it
 
     return NativeDialect()
 
 
-def _pi(settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool]) -> Dialect:
+def _pi(settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool], in_memory: bool) -> Dialect:
     from rpc.pi.dialect import PiDialect  # noqa: PLC0415 - and the other way round
 
-    return PiDialect(settings, allow_bash=allow_bash, attended=attended)
+    return PiDialect(settings, allow_bash=allow_bash, attended=attended, in_memory=in_memory)
 
 
 _MAKERS: dict[str, Callable[..., Dialect]] = {"native": _native, "pi": _pi}
@@ -32,14 +32,20 @@ def nobody() -> bool:
 
 
 def make_dialect(
-    name: str, *, settings: RpcSettings, allow_bash: bool, attended: Callable[[], bool] = nobody
+    name: str,
+    *,
+    settings: RpcSettings,
+    allow_bash: bool,
+    attended: Callable[[], bool] = nobody,
+    in_memory: bool = False,
 ) -> Dialect:
     """A fresh dialect for one worker process.
 
-    ``allow_bash`` says whether the worker's profile has the tool ``bash``; ``attended`` is asked whether somebody is
-    there to answer dialogs. Raises UsageError for an unknown name.
+    ``allow_bash`` says whether the worker's profile has the tool ``bash``, ``in_memory`` whether it was told to keep
+    no conversation; ``attended`` is asked whether somebody is there to answer dialogs. Raises UsageError for an unknown
+    name.
     """
     maker = _MAKERS.get(name)
     if maker is None:
         raise UsageError(f"there is no dialect {name!r}; known are {', '.join(DIALECTS)}")
-    return maker(settings, allow_bash=allow_bash, attended=attended)
+    return maker(settings, allow_bash=allow_bash, attended=attended, in_memory=in_memory)

@@ -201,7 +201,8 @@ class Attachments:
         """Nobody can go on with a conversation that was not kept."""
         session = port.session
         port.let_go()
-        if port.is_asked and lease.is_in_force:  # an open request of a front end that has left would continue
+        is_spent = port.profile.dialect == "pi"  # it would keep a second conversation on the disk
+        if (is_spent or port.is_asked) and lease.is_in_force:  # an open request would continue without its front end
             self.pool.tell(StopWorker(lease.worker_id))
             await lease.wait_ended()
         self.pool.release_now(lease)

@@ -55,6 +55,7 @@ class PiDialect:
 
     - ``attended``: asked whether somebody is there to answer dialogs of extensions. While nobody is, each dialog is
       cancelled at once. Those that would keep ``new_session`` and ``switch_session`` from happening are confirmed.
+    - ``in_memory``: it runs with ``--no-session``. It has the conversation that it begins with, and no other one.
     - The event ``start_failed{message}`` instead of ``ready``: pi lives, but cannot work.
     - ``bash{command}`` (only with ``allow_bash``) and ``ui_respond{id, value|confirmed|cancelled}`` are further
       methods.
@@ -72,11 +73,17 @@ class PiDialect:
     name = "pi"
 
     def __init__(
-        self, settings: RpcSettings, *, allow_bash: bool, attended: Callable[[], bool] = lambda: False
+        self,
+        settings: RpcSettings,
+        *,
+        allow_bash: bool,
+        attended: Callable[[], bool] = lambda: False,
+        in_memory: bool = False,
     ) -> None:
         self._decoder = msgspec.json.Decoder(PiLine)
         self._soft = Soft()
         self._consent = Consent()
+        self._in_memory = in_memory
         self._link = Link()
         self._conversations = Conversations(self._link, settings.abort_grace)
         self._runs = Runs(self._link, self._drain)
@@ -246,6 +253,9 @@ class PiDialect:
 
     def _new_session(self, request_id: str, raw: msgspec.Raw) -> None:
         params = decode_params(raw, NewSessionParams)
+        if self._in_memory:
+            self._exclusively(request_id, "new_session", procedures.only_session())
+            return
         self._exclusively(
             request_id, "new_session", procedures.new_session(self._consent, self._soft, params.parent_session)
         )

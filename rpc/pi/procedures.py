@@ -144,6 +144,18 @@ def new_session(consent: Consent, soft: Soft, parent: str | None) -> Procedure[S
     return SessionResult(state.session_id, state.session_file)
 
 
+def only_session() -> Procedure[SessionResult]:
+    """The first conversation of a pi with ``--no-session``, which would keep a second one in its working directory.
+
+    Raises WorkerRefused ``used`` where something was said in it.
+    """
+    yield UNTIL_IDLE
+    state = yield from ask_state()
+    if state.message_count:
+        raise WorkerRefused("pi with --no-session would keep a second conversation on the disk", worker_code="used")
+    return SessionResult(state.session_id, state.session_file)
+
+
 def switch_session(consent: Consent, soft: Soft, session_file: str) -> Procedure[SessionResult]:
     """Go on with a conversation. Raises WorkerRefused ``resume_failed`` when pi then holds another or an empty one.
 

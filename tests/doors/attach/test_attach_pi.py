@@ -193,6 +193,19 @@ def test_a_conversation_is_found_by_its_id_as_pi_finds_it_and_keeps_its_name(pi_
     assert (code, "no conversation has an id that begins with '0badf00d'" in words) == (2, True)
 
 
+def test_a_conversation_that_is_not_to_be_kept_is_in_no_file(pi_supervisor: Supervisor, tmp_path: Path) -> None:
+    command = [*POOL, "attach", "--mode", "rpc", "--agent", "pi", "--no-session"]
+    for text in ("first", "second"):
+        with AttachedProgram(command, cwd=tmp_path, POOL_SOCKET=str(pi_supervisor.socket)) as program:
+            program.say(prompt("p", text))
+            program.until(is_end)
+            program.say(prompt("r", "RECALL"))
+            assert said(program.until(is_end)) == text
+            assert "sessionFile" not in program.ask({"id": "s", "type": "get_state"})["data"]
+            assert program.end()[0] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_front_end_switches_to_a_conversation_that_an_earlier_one_has_left(pi_supervisor: Supervisor) -> None:
     with attach(pi_supervisor) as program:
         program.say(prompt("p", "remember-this"))

@@ -70,9 +70,21 @@ class Replay:
     answered yet, oldest first.
     """
 
-    def __init__(self, settings: RpcSettings | None = None, *, boot: bool = True, allow_bash: bool = False) -> None:
+    def __init__(
+        self,
+        settings: RpcSettings | None = None,
+        *,
+        boot: bool = True,
+        allow_bash: bool = False,
+        in_memory: bool = False,
+    ) -> None:
         self.attended = False
-        self.dialect = PiDialect(settings or RpcSettings(), allow_bash=allow_bash, attended=lambda: self.attended)
+        self.dialect = PiDialect(
+            settings or RpcSettings(),
+            allow_bash=allow_bash,
+            attended=lambda: self.attended,
+            in_memory=in_memory,
+        )
         self.now = 100.0
         self.messages: list[Message] = []
         self.told: list[str] = []

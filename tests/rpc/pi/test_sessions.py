@@ -42,6 +42,18 @@ def test_a_session_without_a_transcript_has_no_file() -> None:
     assert replay.told == ['a: {"session_file": null, "session_id": "new"}']
 
 
+def test_a_pi_that_keeps_nothing_has_one_conversation_and_begins_no_second_one() -> None:
+    replay = Replay(in_memory=True)
+    replay.ask("a", "new_session")
+    assert sent(replay) == ["get_state"]
+    replay.answer("get_state", state(sessionId="own", messageCount=0))
+    assert replay.told == ['a: {"session_file": null, "session_id": "own"}']
+    replay.ask("b", "new_session")
+    replay.answer("get_state", state(sessionId="own", messageCount=2))
+    assert replay.told[-1] == "b: error used"
+    assert sent(replay) == []
+
+
 def test_an_extension_may_refuse_a_new_session() -> None:
     replay = Replay()
     replay.ask("a", "new_session")
