@@ -27,10 +27,12 @@ def run(
     """Run a supervisor in the foreground, until SIGTERM, Ctrl-C or `pool stop`."""
     import app
     from doors.hardening import harden
+    from doors.heap import bound_heap
     from doors.last_words import ends_without_a_reader
     from doors.paths import resolve_socket
 
     harden()
+    bound_heap(os.environ)
     read = functools.partial(load, config, data_dir, machine=os.environ, **limits)
     settings = read()
     where = Path(settings.data_dir)

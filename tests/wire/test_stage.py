@@ -47,6 +47,14 @@ def test_on_pipes_the_answer_alone_goes_out_and_the_rest_beside_it_without_style
     assert bench.err.getvalue() == "a \\x1b[2J tool\n"
 
 
+def test_an_answer_shows_on_a_terminal_what_reorders_it_and_goes_into_a_pipe_as_it_is() -> None:
+    for tty, shown in ((True, "rm \\u202etxt.\n"), (False, "rm \u202etxt.\n")):
+        bench = Bench(tty=tty)
+        bench.stage.answer("rm \u202etxt.")
+        bench.stage.close()
+        assert bench.out.getvalue() == shown
+
+
 def test_what_a_tool_says_is_drawn_in_place_and_gone_with_the_next_line() -> None:
     bench = Bench()
     bench.stage.note("begins")

@@ -86,9 +86,9 @@ def test_data_that_is_no_piece_is_left_out(data: bytes) -> None:
 
 def test_a_batch_of_many_pieces_costs_little() -> None:
     batch = [piece("word ") for _ in range(65_000)]
-    begin = time.perf_counter()
+    begin = time.thread_time()
     (step,) = Translator().take(batch)
-    took = time.perf_counter() - begin
+    took = time.thread_time() - begin
     assert isinstance(step, TextPieces)
     assert len(step.pieces) == 65_000
     assert took < 65_000 * 5e-6  # ten times the bar that the benchmark holds: other tests may be running
