@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from doors.layout import Column, make_table
+from doors.layout import Column, Rows, make_table
 from doors.questions import short_key
 from doors.texts import clean, span
 
@@ -184,7 +183,7 @@ def job_text(job: Record, width: int, now: float | None = None) -> Group:
     return Group(*lines, _history(job["history"], width) if job["history"] else Text("  it has not run yet", "dim"))
 
 
-def _history(outcomes: Sequence[Record], width: int) -> Table | Text:
+def _history(outcomes: Sequence[Record], width: int) -> Rows | Text:
     columns = [
         Column("STARTED", lambda o: _clock(o["started_at"])),
         Column("TOOK", lambda o: span(o["ended_at"] - o["started_at"]), right=True),

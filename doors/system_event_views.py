@@ -3,16 +3,15 @@
 import time
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
-from doors.layout import Column, make_table
+from doors.layout import Column, Rows, make_table
 from doors.texts import clean
 
 __all__ = ["system_events_table"]
 
 
-def system_events_table(answer: dict[str, Any], width: int) -> Table | Text:
+def system_events_table(answer: dict[str, Any], width: int) -> Rows | Text:
     """One line an event of ``events.peek``, in the order in which they will be told."""
     columns = [
         Column("CAME", lambda e: time.strftime("%H:%M:%S", time.localtime(e["ts"]))),

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from doors.autonomy_views import autonomy_lines
-from doors.layout import UNBOUNDED, Column, make_table
+from doors.layout import UNBOUNDED, Column, Rows, make_table
 from doors.questions import question_lines, short_key
 from doors.texts import clean, percent, size, span
 
@@ -49,7 +49,7 @@ def status_view(document: Record, width: int, place: str = "") -> Group:
     return Group(*parts)
 
 
-def workers_table(workers: Sequence[Record], width: int) -> Table | Text:
+def workers_table(workers: Sequence[Record], width: int) -> Rows | Text:
     """One line a worker."""
     columns = [
         Column("WORKER", lambda w: clean(w["id"])),
@@ -68,7 +68,7 @@ def workers_table(workers: Sequence[Record], width: int) -> Table | Text:
     return make_table(columns, workers, width, empty="no workers")
 
 
-def waiting_table(waiting: Sequence[Record], width: int) -> Table | Text:
+def waiting_table(waiting: Sequence[Record], width: int) -> Rows | Text:
     """One line a waiter, the next to be served first."""
     columns = [
         Column("#", lambda w: clean(w["position"]), right=True),
@@ -87,7 +87,7 @@ def sessions_view(sessions: Sequence[Record], width: int, place: str = "") -> Gr
     return Group(_sessions_table(sessions, width), *([Text()] if asked else []), *question_lines(asked, place))
 
 
-def _sessions_table(sessions: Sequence[Record], width: int) -> Table | Text:
+def _sessions_table(sessions: Sequence[Record], width: int) -> Rows | Text:
     """Of a session's transcript the file's name, the directory being that of all."""
     waits = Column("WAITS FOR", lambda s: clean(s["waits_for"] or "-"), stretches=True)
     columns = [
@@ -132,7 +132,7 @@ def checks_table(checks: Sequence[Record]) -> Table:
     return table
 
 
-def _profiles_table(profiles: Sequence[Record], width: int) -> Table | Text:
+def _profiles_table(profiles: Sequence[Record], width: int) -> Rows | Text:
     columns = [
         Column("PROFILE", lambda p: clean(p["profile"])),
         Column("AGENT/ROLE", _agent_and_role, stretches=True),
@@ -145,7 +145,7 @@ def _profiles_table(profiles: Sequence[Record], width: int) -> Table | Text:
     return make_table(columns, profiles, width, empty="no profiles")
 
 
-def _latency_table(latency: dict[str, Record]) -> Table | Text:
+def _latency_table(latency: dict[str, Record]) -> Rows | Text:
     columns = [
         Column("LATENCY", lambda q: clean(q["name"])),
         Column("P50", lambda q: span(q["p50"] if q["count"] else None), right=True),

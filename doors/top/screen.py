@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from doors.event_lines import EventLines, shorten
-from doors.layout import Column, make_table
+from doors.layout import Column, Rows, make_table
 from doors.questions import question_lines, short_key
 from doors.tables import waiting_table, workers_table
 from doors.texts import clean, span
@@ -168,7 +168,7 @@ def _part(
 
 def _lines(parts: Lines) -> int:
     """How many lines they take: a table one for each row and one for its heading."""
-    return sum(each.row_count + 1 if isinstance(each, Table) else 1 for each in parts)
+    return sum(each.line_count if isinstance(each, Rows) else 1 for each in parts)
 
 
 def _sessions_table(sessions: Sequence[Record], width: int) -> RenderableType:
