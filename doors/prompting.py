@@ -42,11 +42,12 @@ def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, 
     its way. ``place``: the options by which shown commands find the supervisor.
     """
     stream = client.stream("prompt", params, timeout=_patience(params.get("timeout")))
-    is_known = False
+    is_known = has_begun = False
     try:
         for batch in stream:
             is_known = True
             for pushed in batch:
+                has_begun = has_begun or b'"type":"run:start"' in bytes(pushed.data.events)
                 view.show(pushed.data.events)
                 if _asks_a_person(bytes(pushed.data.events)):
                     stream.take_any_time()  # the run's clock stands still until somebody has answered
@@ -55,7 +56,8 @@ def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, 
         _abort(client.path, params)
         raise
     except PoolError as exc:
-        error = _lost_run(params["run"], params["session"], place) if _is_gone(exc, is_known=is_known) else exc
+        is_gone = _is_gone(exc, is_known=is_known)
+        error = _lost_run(params["run"], params["session"], place, has_begun=has_begun) if is_gone else exc
         view.fail(error)
         raise error from exc
     outcome: dict[str, Any] = stream.result
@@ -142,12 +144,17 @@ def _is_gone(error: PoolError, *, is_known: bool) -> bool:
     return is_closed or isinstance(error, NoSupervisor)
 
 
-def _lost_run(run_id: str, session: str | None, place: str) -> RunInterrupted:
+def _lost_run(run_id: str, session: str | None, place: str, *, has_begun: bool = False) -> RunInterrupted:
     """What to say of a run without an outcome whose supervisor is gone: what becomes of it, how to look for it."""
     look = command_line("wait", run_id, session=session, place=place)
+    told = (
+        "the supervisor went away in the run's turn; what the run did until then is in the conversation"
+        if has_begun
+        else "the supervisor went away before the run had ended; a run that still waits is kept and goes on when the "
+        "supervisor is back"
+    )
     return RunInterrupted(
-        "the supervisor went away before the run had ended; a run that still waits is kept and goes on when the "
-        f"supervisor is back; its outcome is told by: {look}",
+        f"{told}; its outcome is told by: {look}",
         run_id=run_id,
         session=session,
     )

@@ -165,6 +165,17 @@ def test_a_supervisor_that_goes_away_leaves_a_way_to_find_the_run(
     assert isinstance(caught.value, RunInterrupted) == str(caught.value).endswith("pool wait --socket /s -s s r")
 
 
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [("run:accepted", "a run that still waits is kept"), ("run:start", "went away in the run's turn")],
+)
+def test_a_supervisor_that_goes_away_is_told_by_what_becomes_of_the_run(last: str, words: str) -> None:
+    client = FakeClient(NoSupervisor("gone"))
+    client.events = [event(last, {}), text('say "type":"run:start"')]
+    with pytest.raises(RunInterrupted, match=words):
+        follow_prompt(client, ASKED, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake
+
+
 def test_an_error_of_the_pool_passes_through() -> None:
     with pytest.raises(PoolSaturated):
         follow(PoolSaturated("full"))
