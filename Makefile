@@ -71,7 +71,7 @@ bench: $(STAMP) ## Measure all that is promised, beside baselines of the same ru
 	$(BIN)/python -m benchmarks --json docs/benchmarks.json --chart docs/benchmarks.svg
 
 test-pi: $(STAMP) $(PIS) ## Install each supported version of the real pi from npm and run every test that drives it on each
-	$(BIN)/python -m pytest -m real_pi --each-pi
+	$(BIN)/python -m pytest -m real_pi --each-pi --numprocesses $(JOBS) --dist loadfile
 
 # Without node 20 and npm the tests against the real pi are skipped at home, and say so; in CI that is a failure.
 pi:

@@ -1,7 +1,7 @@
 """What pi prints, one JSON object a line: an envelope that takes any line, and the parts that are decoded by name.
 
-A ``message_update`` carries the whole text so far twice; the envelope decodes its small ``assistantMessageEvent`` and
-skips the rest, so that a turn costs time in proportion to its text, not to its square.
+A ``message_update`` of pi before 0.84 carries the whole text so far twice; the envelope decodes its small
+``assistantMessageEvent`` and skips the rest, so that a turn costs time in proportion to its text, not to its square.
 """
 
 import json

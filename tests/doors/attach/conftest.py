@@ -13,8 +13,8 @@ __all__ = ["pi_supervisor"]
 
 
 @pytest.fixture(scope="module")
-def pi_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
-    """Makes agent directories for a pi of its own, all for the same model server."""
+def pi_homes(tmp_path_factory: pytest.TempPathFactory, pi_command: str) -> Iterator[Callable[[], Path]]:
+    """Makes agent directories for a pi of its own, all for the same model server: each release has another one."""
     with serving() as server:
         yield lambda: write_pi_home(tmp_path_factory.mktemp("home") / "agent", server.port)
 
