@@ -114,4 +114,4 @@ def _unescaped(text: str) -> str:
         decoded: str = msgspec.json.decode(f'"{text}"', type=str)
     except msgspec.DecodeError:
         return text
-    return f"{decoded}…"
+    return f"{decoded.rstrip()}…"

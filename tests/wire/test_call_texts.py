@@ -20,6 +20,7 @@ from wire.messages import CallDetails, ToolCallView
         ("bash", '["a"]', 'bash ["a"]'),
         ("write", '{"path":"a.py","content":"line 1\\nli', "write a.py…"),
         ("exec", '{"command":"echo \\"one\\ntwo\\u00', 'exec echo "one two…'),
+        ("exec", '{"command":"make test' + " " * 150, "exec make test…"),
         ("exec", '{"command":12', 'exec {"command":12'),
         ("exec", None, "exec"),
         (None, "[" * 5000, "None " + "[" * 5000),
