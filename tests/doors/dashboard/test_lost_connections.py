@@ -84,6 +84,7 @@ def test_a_page_outlives_its_supervisor_and_goes_on_with_the_next_one(browser: B
             visit.send("RECALL")
             answer = visit.page.locator("#history .said.assistant .text").last
             expect(answer).to_contain_text('"My number is 1815."')
+            expect(visit.page.locator("#about")).to_contain_text(f"pid {second.pid}")
             expect(visit.page.locator("#f-events .sub")).to_have_text(re.compile(r"^\d+ since the start$"))
             assert second.pid != first.pid
             visit.close()
