@@ -21,11 +21,9 @@ _run_options = (
     click.option("-r", "--role", metavar="NAME", help="In which role (default)."),
     click.option(
         "--priority",
-        default=5,
-        show_default=True,
         type=click.IntRange(-1000, 1000),
         metavar="N",
-        help="Higher is served first.",
+        help="Higher is served first; else by where the session's messages come from (5).",
     ),
     click.option(
         "--timeout",

@@ -23,6 +23,7 @@ def route_view(decision: Record) -> Table:
         ("session", decision["session"], _why(reasons["session"]["reason"])),
         ("role", decision["role"], _role(reasons["role"])),
         ("workspace", decision["workspace"], _why(f"from {reasons['workspace']['source']}")),
+        ("priority", str(decision["priority"]), _why(reasons["priority"]["reason"])),
         ("text", decision["text"] or "(none)", None),
     ):
         parts: list[RenderableType] = [Text(clean(found), "bold", overflow="fold")]

@@ -29,6 +29,7 @@ from gateway.settings import GatewaySettings, QueueMode
 from heartbeat.run_ports import BeatRequest
 from pool import Lease
 from router.keys import check_session_key
+from router.priorities import find_priority
 from router.route import RouteDecision, route
 from router.source import MessageSource
 from rpc.raw import RawRequest
@@ -217,6 +218,7 @@ class Intake:
     def _request(
         self, message: AgentRequest, address: Address, principal: str, mode: QueueMode | None, lineage: Lineage
     ) -> RunRequest:
+        parts = self._shelf.parts
         timeout = self._shelf.timeout_of(address.agent) if message.timeout is None else message.timeout
         self._check_tools(message, address.agent)
         self._check_model(message.model, address.agent)
@@ -227,7 +229,7 @@ class Intake:
             text=address.text,
             agent=address.agent,
             role=address.role,
-            priority=message.priority,
+            priority=find_priority(parts.router, message.source, address.session, said=message.priority).priority,
             timeout=timeout,
             retry_safe=message.retry_safe,
             lane=message.lane,

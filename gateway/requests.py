@@ -70,7 +70,9 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """``agent``: accept a run. Either ``session`` (with ``agent``, ``role``), or ``source``, which decides all three.
 
     ``run`` is the idempotency key and becomes the run's id; made when absent. ``queue``: what to do when the session is
-    busy, before what session, channel and settings say. ``spawn`` false takes only a worker that is there already.
+    busy, before what session, channel and settings say. ``priority``: which message gets a worker first; unset = as its
+    source says: a direct message 10, one in a group 5, a webhook's 3, two more for ``router.priority_senders``, any
+    other 5. ``spawn`` false takes only a worker that is there already.
     ``model``: ``provider/model``, or a model of the agent's provider, for this run only, which has a turn of its own.
     ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
     what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
@@ -84,7 +86,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     agent: Name | None = None
     role: Name | None = None
     run: Key | None = None
-    priority: Priority = 5
+    priority: Priority | None = None
     timeout: Timeout | None = None
     retry_safe: bool = False
     lane: Name = "main"

@@ -7,6 +7,7 @@ import msgspec
 
 from profiles import ProfilesSettings
 from router.agents import AgentFinding, find_agent
+from router.priorities import PriorityFinding, find_priority
 from router.roles import RoleFinding, find_role
 from router.sessions import SessionFinding, find_session
 from router.settings import RouterSettings
@@ -23,6 +24,7 @@ class RouteReasons(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionFinding
     role: RoleFinding
     workspace: WorkspaceFinding
+    priority: PriorityFinding
 
 
 class RouteDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,8 @@ class RouteDecision(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     workspace: str
     """The directory where it would work; it need not exist yet."""
+    priority: int
+    """Which message gets a worker first, where its caller does not say otherwise."""
     text: str
     """The message, without the prefix that chose the agent."""
     reasons: RouteReasons
@@ -57,11 +61,13 @@ def route(
     session = find_session(settings, source, agent.agent)
     role = find_role(settings.roles, source, agent.agent)
     workspace = find_workspace(settings, profiles, agent.agent, role.role, data_dir, session=session.key)
+    priority = find_priority(settings, source, session.key)
     return RouteDecision(
         session=session.key,
         agent=agent.agent,
         role=role.role,
         workspace=workspace.path,
+        priority=priority.priority,
         text=agent.text,
-        reasons=RouteReasons(agent=agent, session=session, role=role, workspace=workspace),
+        reasons=RouteReasons(agent=agent, session=session, role=role, workspace=workspace, priority=priority),
     )

@@ -112,6 +112,9 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Best score first (exact peer before all others, then the sum of peer 8, parent 7, roles 6, guild 4, account 2,
     channel 1), of equals the first in the file."""
     roles: RoleTables = RoleTables()
+    priority_senders: list[str] = []
+    """Senders whose messages get a worker before those of others of their kind: ``["telegram:111", "alice"]``; an id
+    without its channel holds on every channel, one with a colon in it must name the channel."""
     workspace_dirs: dict[str, str] = {}
     """Working directory by role, before the ``workspace`` of the role or the agent."""
 

@@ -92,7 +92,7 @@ def test_when_the_supervisor_goes_away_a_prompt_tells_how_to_look_for_its_run(be
 def test_a_detached_prompt_prints_its_runs_id_and_nothing_else(bench: Bench) -> None:
     result = bench.run("prompt", "-s", "ada", "--key", "k1", "--detach", "hi")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "k1\n", "")
-    assert bench.pool.calls == [("agent", {"session": "ada", "priority": 5, "run": "k1", "text": "hi"})]
+    assert bench.pool.calls == [("agent", {"session": "ada", "run": "k1", "text": "hi"})]
 
 
 def test_a_detached_prompt_as_json_is_all_that_is_said_of_its_acceptance(bench: Bench) -> None:

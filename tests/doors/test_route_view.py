@@ -42,6 +42,8 @@ role       default
            telegram.accounts.default, telegram.default, agents.coder
 workspace  /data/workspaces/default
            from default
+priority   5
+           a message in a group
 text       hello"""
     )
 

@@ -35,10 +35,27 @@ async def test_a_message_with_a_source_goes_where_the_router_says(tmp_path: Path
             "ops",
             "writer",
         ]
-        assert route["reasons"].keys() == {"agent", "session", "role", "workspace"}
+        assert route["reasons"].keys() == {"agent", "session", "role", "workspace", "priority"}
         await run.wait()
         [worker] = world.gateway.pool.statistics().workers
         assert (worker.agent, worker.role) == ("ops", "writer")
+
+
+async def test_direct_messages_come_before_groups_and_both_after_what_their_caller_says(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    listed = msgspec.structs.replace(ROUTER, priority_senders=["telegram:8"])
+    group = telegram(chat_type="group", chat_id="-100")
+    async with open_world(tmp_path, router=listed) as world:
+        runs = [
+            await world.send("hello", source=telegram()),
+            await world.send("hello", source=group),
+            await world.send("hello", source=telegram(sender_id="8")),
+            await world.send("hello again", source=group, priority=7),
+            await world.send("hello", "alice"),
+        ]
+        assert [run.request.priority for run in runs] == [10, 5, 12, 7, 5]
+        assert (await world.call("route", source=group))["priority"] == 5
 
 
 async def test_asking_for_the_route_starts_nothing(tmp_path: Path, autojump_clock: MockClock) -> None:

@@ -288,7 +288,7 @@ async def test_the_nearest_word_on_the_mode_counts(
         run = await world.send("hello", source=telegram(), **({"queue": used} if "message" in words else {}))
         assert run.request.mode.value == used
         accepted = (await world.events("run:accepted"))[-1]
-        assert accepted["data"] == {"lane": "main", "priority": 5, "mode": used, "text": "hello"}
+        assert accepted["data"] == {"lane": "main", "priority": 10, "mode": used, "text": "hello"}
 
 
 async def test_a_mode_with_a_text_holds_for_that_message_only(tmp_path: Path, autojump_clock: MockClock) -> None:
