@@ -16,6 +16,7 @@ __all__ = ["LineLog", "Tail", "rotated"]
 TAIL_BYTES = 64 * 1024
 _LONGEST_LINE = 64 * 1024
 _LINE_END = re.compile(rb"[\r\n]")
+_CONTROLS = re.compile(rb"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 Writer = Callable[[int, bytes], int]
 
@@ -56,7 +57,8 @@ class Tail:
 class LineLog:
     """Appends whole lines to a file of at most ``limit`` bytes; the file before it is kept as ``NAME.1``.
 
-    What ``veil`` knows is hidden. A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
+    What ``veil`` knows is hidden, and control codes are written by number, since a log is read on terminals.
+    A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
     ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
     there is room again. ``listener`` is told the same lines, whether they can be written or not.
     """
@@ -96,7 +98,7 @@ class LineLog:
 
     def _append(self, lines: bytes) -> None:
         written = 0
-        lines = self._veil.data(lines)
+        lines = _CONTROLS.sub(_escape, self._veil.data(lines))
         if self.listener is not None:
             self.listener(lines)
         if self._is_torn:  # the disk became full in the middle of a line
@@ -128,3 +130,7 @@ class LineLog:
     def _open(self) -> int:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         return open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, follow=False)
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    return b"\\x%02x" % found[0][-1]

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -173,3 +174,18 @@ def test_a_log_that_cannot_even_be_opened_counts_its_lines(tmp_path: Path) -> No
     log.feed(b"one\ntwo\n")
     log.close()
     assert log.dropped == 2
+
+
+@given(st.lists(st.binary(max_size=9) | st.sampled_from([b"\x1b[2J", b"\r", b"\r\n", "\x9b31m ä".encode(), b"\n"])))
+def test_the_log_controls_no_terminal_and_loses_nothing_else(pieces: list[bytes]) -> None:
+    with TemporaryDirectory() as place:
+        path = Path(place) / "w.log"
+        log = LineLog(path, 1 << 20)
+        for piece in [*pieces, b"\x1b]0;title\x07 ready\r\n"]:
+            log.feed(piece)
+        log.close()
+        written = path.read_bytes()
+    assert not set(written.replace(b"\r\n", b"\n")) & {*range(9), *range(11, 32), 127}
+    assert not any("\x80" <= ch <= "\x9f" for ch in written.decode("utf-8", "replace"))
+    assert written.endswith(b"\\x1b]0;title\\x07 ready\r\n")
+    assert written.count(b"\n") == b"".join(pieces).count(b"\n") + 1

@@ -78,6 +78,8 @@ async def test_shortages_are_felt_and_pass(folder: Path) -> None:
     async with driven_pool(folder, "F4") as driven:
         assert await driven.answer("before")
         for kind, complaint in SHORTAGES.items():
+            if kind == "no_files" and os.geteuid() != 0:
+                continue  # root alone may see what a supervisor has open
             while (
                 complaint not in driven.target.log.read_text()
             ):  # a shortage may pass before a worker is started again
