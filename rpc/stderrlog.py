@@ -98,9 +98,10 @@ class LineLog:
 
     def _append(self, lines: bytes) -> None:
         written = 0
-        lines = _CONTROLS.sub(_escape, self._veil.data(lines))
+        lines = self._veil.data(lines)
         if self.listener is not None:
             self.listener(lines)
+        lines = _CONTROLS.sub(_escape, lines)
         if self._is_torn:  # the disk became full in the middle of a line
             lines = b"\n" + lines
         try:
