@@ -85,14 +85,16 @@ class Rota:
         """When ``pop_due`` has something to give; None = never."""
         return self._timetable.next_due()
 
-    def pop_due(self, now: float) -> list[Member]:
-        """Agents that have become due, the earliest first."""
+    def pop_due(self, now: float, wall: float) -> list[Member]:
+        """Agents that have become due, the earliest first; those that were only to be looked at are not among them."""
         members: list[Member] = []
-        while (due := self._timetable.next_due()) is not None and due <= now:
+        while (at := self._timetable.next_due()) is not None and at <= now:
             (agent,) = self._timetable.pop_due(now, limit=1)
-            self._due.pop(agent)
-            self._due_since[agent] = due
-            members.append(self._members[agent])
+            if self._due[agent] > now:
+                self._look_again(self._members[agent], now, wall)
+            else:
+                self._due_since[agent] = self._due.pop(agent)
+                members.append(self._members[agent])
         return members
 
     def due_of(self, agent: str) -> float | None:
@@ -153,9 +155,27 @@ class Rota:
             return
         wait = start - then
         if wait > 0:
-            wait += member.share * _STAGGER * member.every
-        self._due[member.agent] = _ticks(due + wait)
-        self._timetable.set(member.agent, _ticks(due + min(wait, _LONGEST_NAP)))
+            wait += _stagger(member)
+        self._set(member.agent, due + wait, due + min(wait, _LONGEST_NAP))
+
+    def _look_again(self, member: Member, now: float, wall: float) -> None:
+        """Plan a wait for its hours by the calendar's clock of now, which may have been set; its interval goes on."""
+        start = member.window.next_start(wall)
+        if start is None:
+            self._drop(member.agent)
+            return
+        wait = start - wall + _stagger(member)
+        if start <= wall:  # they have begun: it is within its stagger, or the clock was set
+            wait = min(wait, self._due[member.agent] - now)
+        self._set(member.agent, now + wait, now + min(wait, _LONGEST_NAP))
+
+    def _set(self, agent: str, due: float, look_at: float) -> None:
+        self._due[agent] = _ticks(due)
+        self._timetable.set(agent, _ticks(look_at))
+
+
+def _stagger(member: Member) -> float:
+    return member.share * _STAGGER * member.every
 
 
 def _ticks(due: float) -> float:

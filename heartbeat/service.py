@@ -163,9 +163,10 @@ class Heartbeat:
 
     def _step(self, nursery: trio.Nursery) -> None:
         now = trio.current_time()
-        for member in self._rota.pop_due(now):
+        wall = self._ports.wall()
+        for member in self._rota.pop_due(now, wall):
             if not self._request(member.home, Reason.INTERVAL):
-                self._rota.done(member.agent, now, self._ports.wall())
+                self._rota.done(member.agent, now, wall)
         for action in self._machine.begin_due(now):
             match action:
                 case Begin(target, reason):

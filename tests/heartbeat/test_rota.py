@@ -29,8 +29,15 @@ def due(rota: Rota, agent: str = "main") -> float:
     return at
 
 
+def due_next(rota: Rota) -> float:
+    """When there is something to look at next."""
+    at = rota.next_due()
+    assert at is not None
+    return at
+
+
 def come_up(rota: Rota, now: float) -> list[str]:
-    return [member.agent for member in rota.pop_due(now)]
+    return [member.agent for member in rota.pop_due(now, MIDNIGHT + now)]
 
 
 def test_a_new_agent_beats_first_after_one_interval_of_its_own() -> None:
@@ -42,17 +49,28 @@ def test_a_new_agent_beats_first_after_one_interval_of_its_own() -> None:
     assert rota.members()["main"].home == ("main", main_session_key("main"))
 
 
-def test_who_is_looked_at_meanwhile_is_due_when_its_hours_begin() -> None:
-    hours = ActiveHours(start="08:00", end="09:00", tz="UTC")
-    rota = rota_of("main", settings=msgspec.structs.replace(HOURLY, active_hours=hours))
-    for _ in range(3):
-        at = due(rota)
-        assert 8 * 3600 <= at <= 8 * 3600 + 400
-        looked_at = rota.next_due()
-        assert looked_at is not None
-        assert looked_at < at
-        assert come_up(rota, looked_at) == ["main"]
-        rota.done("main", looked_at, MIDNIGHT + looked_at)
+@pytest.mark.parametrize("every", [3600, 4 * 3600, 12 * 3600])
+def test_who_is_looked_at_meanwhile_beats_when_its_hours_begin(every: int) -> None:
+    hours = ActiveHours(start="15:00", end="16:00", tz="UTC")
+    rota = rota_of("main", settings=HeartbeatSettings(every=Seconds(every), active_hours=hours))
+    promised = due(rota)
+    assert 15 * 3600 <= promised <= 15 * 3600 + every / 10 + 1
+    looks = 0
+    while not come_up(rota, now := due_next(rota)):
+        looks += 1
+        assert due(rota) == pytest.approx(promised, abs=1)
+    assert now == pytest.approx(promised, abs=1)
+    assert looks > 1
+
+
+def test_a_clock_that_is_set_while_hours_are_waited_for_is_noticed_within_the_hour() -> None:
+    rota = rota_of("main", settings=with_hours("20:00", "21:00"))
+    look = due_next(rota)
+    assert rota.pop_due(look, MIDNIGHT + 20.5 * 3600) == []
+    assert due(rota) <= look + 361
+    rota = rota_of("main", settings=with_hours("20:00", "21:00"))
+    assert rota.pop_due(look, MIDNIGHT + 19.5 * 3600) == []
+    assert look + 1800 <= due(rota) <= look + 1800 + 361
 
 
 def test_who_has_come_up_stays_due_until_it_is_done() -> None:
@@ -159,6 +177,6 @@ def test_nobody_who_is_on_is_ever_forgotten(naps: list[float]) -> None:
     now = 0.0
     for nap in naps:
         now += nap
-        for member in rota.pop_due(now):
+        for member in rota.pop_due(now, MIDNIGHT + now):
             rota.done(member.agent, now, MIDNIGHT + now)
         assert all(now < due(rota, agent) <= now + 3 * 3600 for agent in ("main", "other"))
