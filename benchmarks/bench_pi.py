@@ -9,15 +9,13 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness import Result, result
 from benchmarks.promises import Promise
 from benchmarks.supervisor import Supervisor, running
 from doors.control_client import ControlClient
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import serving
 from fixtures.pi_home import write_pi_home
 
 _PIECES = 2000
@@ -30,7 +28,7 @@ def run() -> list[Result]:
     if not pi.exists():
         print(f"{pi} does not exist: `make test-pi` installs it", file=sys.stderr)
         return []
-    with tempfile.TemporaryDirectory(prefix="pool-") as place, _model() as server:
+    with tempfile.TemporaryDirectory(prefix="pool-") as place, serving() as server:
         said = Path(place, "said")
         settings = _settings(pi, write_pi_home(Path(place, "home"), server.port), said)
         with running(Path(place, "data"), settings) as supervisor:
@@ -54,18 +52,6 @@ def _settings(pi: Path, home: Path, said: Path) -> str:
         f'[pool]\nmin = 0\nmax = 1\n[agents.main]\ncommand = {command!r}\ndialect = "pi"\n'
         f'agent_dir = "{home}"\nextra_args = ["--offline"]\n'
     )
-
-
-@contextmanager
-def _model() -> Iterator[FakeOpenAI]:
-    with FakeOpenAI() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def _prompt(supervisor: Supervisor, text: str) -> None:

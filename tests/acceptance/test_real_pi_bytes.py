@@ -4,14 +4,11 @@ import json
 import os
 import socket
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import serving
 from fixtures.pi_home import write_pi_home
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 from tests.real_pi import RealPi
@@ -32,19 +29,6 @@ agent_dir = "{home}"
 extra_args = ["--offline"]
 """
 _LIMIT = 90.0
-
-
-@contextmanager
-def model() -> Iterator[FakeOpenAI]:
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def bytes_of_pi_alone(command: str, home: Path) -> int:
@@ -96,7 +80,7 @@ def over_http(supervisor: Supervisor, query: str) -> int:
 @pytest.mark.process
 @pytest.mark.real_pi
 def test_no_piece_leaves_the_gateway_more_than_once(pi_command: str, real_pi: RealPi, tmp_path: Path) -> None:
-    with model() as server:
+    with serving() as server:
         alone = bytes_of_pi_alone(pi_command, write_pi_home(tmp_path / "alone", server.port))
         home = write_pi_home(tmp_path / "pooled", server.port)
         config = tmp_path / "pool.toml"

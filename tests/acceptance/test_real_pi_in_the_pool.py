@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import serving
 from fixtures.pi_home import write_pi_home
 from tests.acceptance.supervisor import Supervisor, gone_within, marked_processes, processes_with, running_supervisor
 from tests.real_pi import RealPi
@@ -20,19 +19,12 @@ pytestmark = [pytest.mark.process, pytest.mark.real_pi, pytest.mark.timeout(90)]
 @pytest.fixture
 def pi_definition(tmp_path: Path, pi_command: str) -> Iterator[str]:
     """What the settings of an agent say that is the real pi with the fake model."""
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    home = write_pi_home(tmp_path / "home", server.port)
-    try:
+    with serving() as server:
+        home = write_pi_home(tmp_path / "home", server.port)
         yield (
             f'command = ["{pi_command}", "--mode", "rpc"]\ndialect = "pi"\n'
             f'agent_dir = "{home}"\nextra_args = ["--offline"]\n'
         )
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ import contextlib
 import json
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import expect
 
-from fixtures.fake_openai import FakeOpenAI, Handler, user_texts
+from fixtures.fake_openai import Handler, serving, user_texts
 from fixtures.fake_openai_plan import Call, Json, Plan, text_of
 from tests.doors.dashboard.chromium import chromium
 from tests.doors.dashboard.site import TOKEN, Site, Visit, running_site
@@ -101,18 +100,11 @@ class _Actor(Handler):
 @contextlib.contextmanager
 def company(folder: Path) -> Iterator[Site]:
     """A supervisor, and the model that its agents ask."""
-    model = FakeOpenAI()
-    model.RequestHandlerClass = _Actor
-    thread = threading.Thread(target=model.serve_forever)
-    thread.start()
-    try:
+    with serving() as model:
+        model.RequestHandlerClass = _Actor
         settings = SETTINGS.format(token=TOKEN, model=MODEL.format(folder=folder, url=model.url))
         with running_site(folder, settings=settings) as site:
             yield site
-    finally:
-        model.shutdown()
-        thread.join()
-        model.server_close()
 
 
 def pose(site: Site, visit: Visit, rounds: int = ROUNDS) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fixtures.fake_openai import FakeOpenAI
+from fixtures.fake_openai import FakeOpenAI, serving
 from fixtures.pi_home import write_pi_home
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
@@ -40,13 +39,8 @@ StartPi = Callable[..., AbstractAsyncContextManager[PiWorker]]
 @pytest.fixture(scope="session")
 def model_server() -> Iterator[FakeOpenAI]:
     """A model that does what the prompt says."""
-    server = FakeOpenAI()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture
