@@ -109,7 +109,7 @@ class Serving:
             try:
                 found.append(await self.gateway.shelf.get(agent, role, model=model, thinking=thinking, session=session))
             except PoolError:
-                continue  # nobody could have a worker of it: it is told to whoever asks for one
+                continue  # no worker of it can be started: each request for one gets the error
         return found
 
     def _wanted(self) -> Iterable[tuple[str, str, str | None, str | None, str | None]]:

@@ -147,14 +147,14 @@ def _is_gone(error: PoolError, *, is_known: bool) -> bool:
 def _lost_run(run_id: str, session: str | None, place: str, *, has_begun: bool = False) -> RunInterrupted:
     """What to say of a run without an outcome whose supervisor is gone: what becomes of it, how to look for it."""
     look = command_line("wait", run_id, session=session, place=place)
-    told = (
+    state = (
         "the supervisor went away in the run's turn; what the run did until then is in the conversation"
         if has_begun
         else "the supervisor went away before the run had ended; a run that still waits is kept and goes on when the "
         "supervisor is back"
     )
     return RunInterrupted(
-        f"{told}; its outcome is told by: {look}",
+        f"{state}; its outcome is told by: {look}",
         run_id=run_id,
         session=session,
     )

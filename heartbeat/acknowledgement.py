@@ -75,7 +75,7 @@ def judge(
         ack_max_chars: as much may stand beside the token without being told; a scheduled task's report always is.
         has_media: files have been taken out of the answer already. Files are never kept back.
         exec_always_deliver: a beat about ended work tells what stands beside the token, or the ``summary``.
-        summary: what the beat was told of the ended work.
+        summary: what the beat's events say of the ended work.
     """
     rest, is_acknowledged = strip_token(text)
     is_exec_told = exec_always_deliver and BeatKind.EXEC in kind

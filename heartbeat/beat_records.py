@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     SILENT = "silent"
     """Nothing to tell."""
     REPEATED = "repeated"
-    """The same text about the same events was told within the last day; not for commands and tasks."""
+    """The same text about the same events was shown within the last day; never for commands and tasks."""
     ALERT = "alert"
     FAILED = "failed"
 

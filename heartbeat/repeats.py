@@ -1,4 +1,4 @@
-"""The same alert about the same events is told once a day; digests of the latest ones. Pure: ``wall`` comes in."""
+"""The same alert about the same events is shown once a day; digests of the latest ones. Pure: ``wall`` comes in."""
 
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -29,15 +29,15 @@ class Repeats:
         return dict(self._told)
 
     def is_repeat(self, session: str, alert: Alert, wall: float, *, about: str = "") -> bool:
-        """Whether the session was told the same text within a day. Files are always news: their names say little.
+        """Whether the session had the same text within a day. Files are always news: their names say little.
 
-        ``about``: the events that the agent was told, in words. The same text about other events is news.
+        ``about``: the events of the beat, in words. The same text about other events is news.
         """
         at = self._told.get(_digest(session, about, alert.text))
         return not alert.has_media and at is not None and abs(wall - at) < _DAY
 
     def remember(self, session: str, alert: Alert, wall: float, *, about: str = "") -> None:
-        """The alert is told now. Telling it again does not begin the day anew, unless the day is over."""
+        """The alert is shown now. A repetition does not prolong the day."""
         if alert.has_media or self.is_repeat(session, alert, wall, about=about):
             return
         name = _digest(session, about, alert.text)

@@ -19,8 +19,8 @@ class BeatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     carries the system events it is about, the gateway adds none. ``timeout``: seconds for waiting and running.
     ``room_only``: it takes a worker that is free, or has one started where there is room; no other is stopped.
     ``lane``: as the gateway's settings name them.
-    ``begins_anew``: in a new conversation, unless a background command of the old one still runs. The transcript of the
-    old one is removed where its latest run is one of ``earlier``: nobody else has spoken there since.
+    ``new_conversation``: begin one, unless a background command of the old one still runs. The transcript of the old
+    one is removed where the session's latest run is one of ``earlier``: it has had no other since.
     ``touch`` False leaves the session's last activity, and where it last spoke, as they were.
     """
 
@@ -32,7 +32,7 @@ class BeatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     priority: int = 3
     timeout: float = 60.0
     lane: str = "main"
-    begins_anew: bool = False
+    new_conversation: bool = False
     earlier: tuple[str, ...] = ()
     touch: bool = False
 

@@ -23,7 +23,7 @@ __all__ = ["Heartbeat", "open_heartbeat"]
 
 
 class _Waiter:
-    """Somebody who wants to know what comes of the target's next beat, and for how long a turn may keep it waiting."""
+    """A caller that waits for the outcome of the target's next beat, at most until ``deadline`` while a turn runs."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline

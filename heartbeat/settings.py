@@ -53,7 +53,7 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     prompt: str = ""
     """What an agent is told at a beat; empty = the built-in text, as with the next two."""
     exec_prompt: str = ""
-    """What it is told when a background command or a delegated task has ended."""
+    """The prompt when a background command or a delegated task has ended."""
     cron_prompt: str = ""
     """What it is told when scheduled tasks have fired."""
 

@@ -32,7 +32,7 @@ class SessionPort(Protocol):
         ...
 
     def let_go(self) -> None:
-        """The session's conversation is about to be forgotten: hold its worker no longer than somebody needs it."""
+        """The session's conversation is about to be forgotten: hold its worker no longer than a request needs it."""
         ...
 
     def lost(self, error: PoolError) -> None:

@@ -65,7 +65,7 @@ class PoolWorker(Protocol):
         ...
 
     def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
-        """Have one listener told the lines that it writes to stderr from now on, secrets hidden; None for nobody."""
+        """Pass the lines that it writes to stderr from now on, without secrets, to one listener; None removes it."""
         ...
 
     def note_transcript(self, transcript: str) -> None:
@@ -104,7 +104,7 @@ async def put_conversation(
 
     ``is_anothers(session, file)`` tells whether it holds another session's: no worker may call that a new one.
     ``has_open``: the transcript of the conversation it was given last. A worker that had no room to begin another one
-    still has it open, and locked: nobody else mends it then.
+    still has it open and locked, so it is not repaired then.
     Returns what it holds now. Raises WorkerError, ResumeFailed.
     """
     transcript = wanted.resume_from

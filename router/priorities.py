@@ -1,4 +1,4 @@
-"""How soon a message gets a worker where its caller does not say: by where it comes from. Pure."""
+"""The priority of a message whose caller sets none: by where the message comes from. Pure."""
 
 import msgspec
 
@@ -31,7 +31,7 @@ class PriorityFinding(msgspec.Struct, frozen=True, kw_only=True):
 def find_priority(
     settings: RouterSettings, source: MessageSource | None, session: str, *, said: int | None = None
 ) -> PriorityFinding:
-    """What the caller has ``said``, else what the source tells, else (there is none) the key of the session."""
+    """The priority that the caller has ``said``, else that of the source; without one that of the session's key."""
     if said is not None:
         return PriorityFinding(priority=said, reason="as its caller says")
     found = _of_session(session) if source is None else _of_source(source)
@@ -52,7 +52,7 @@ def _of_source(source: MessageSource) -> PriorityFinding:
 def _of_session(session: str) -> PriorityFinding:
     try:
         key = parse_session_key(session)
-    except UsageError:  # told where the message is addressed
+    except UsageError:  # raised where the message is addressed
         return PriorityFinding(priority=OTHER, reason="a message without a source")
     match key:
         case DmKey():

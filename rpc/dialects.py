@@ -41,9 +41,9 @@ def make_dialect(
 ) -> Dialect:
     """A fresh dialect for one worker process.
 
-    ``allow_bash`` says whether the worker's profile has the tool ``bash``, ``in_memory`` whether it was told to keep
-    no conversation; ``attended`` is asked whether somebody is there to answer dialogs. Raises UsageError for an unknown
-    name.
+    ``allow_bash`` says whether the worker's profile has the tool ``bash``, ``in_memory`` whether it was started to
+    keep no conversation; ``attended`` is asked whether somebody is there to answer dialogs. Raises UsageError for an
+    unknown name.
     """
     maker = _MAKERS.get(name)
     if maker is None:

@@ -1,4 +1,4 @@
-"""Killing what a worker left behind: by marks and by descent, never a stranger. Standard library only (guard).
+"""Killing what a worker left behind: by marks and by descent, never another's process. Standard library only (guard).
 
 A process may be signalled only after a pidfd was opened on its pid *and then* its identity was checked: a pidfd stays
 with the process it was opened on, so that whoever passes the check is the one who gets the signal. Zombies are left

@@ -13,7 +13,7 @@ import zlib
 __all__ = ["can_mark_by_limit", "instance_of", "limit_mark_of", "mark_by_limit", "mark_number", "unmark"]
 
 _LIMIT: int | None = getattr(resource, "RLIMIT_RTTIME", None) if sys.platform.startswith("linux") else None
-_FLAG = 1 << 61  # no limit that somebody has chosen is as large; 32 bits of instance and 24 of worker stand below it
+_FLAG = 1 << 61  # no limit that is meant as one is as large; 32 bits of instance and 24 of worker stand below it
 _WORKER_BITS = 24
 _MOST_DIGITS = 8  # of 2**24
 
@@ -45,7 +45,7 @@ def unmark(pid: int) -> bool:
 
 
 def can_mark_by_limit() -> bool:
-    """Whether children of ours can be marked: on Linux, unless somebody limits real-time CPU time in earnest."""
+    """Whether children of ours can be marked: on Linux, unless a limit of real-time CPU time is set."""
     return _LIMIT is not None and _is_free(*resource.getrlimit(_LIMIT))
 
 
@@ -75,5 +75,5 @@ def _set_limit(pid: int, number: int) -> bool:
 
 
 def _is_free(soft: int, hard: int) -> bool:
-    """Whether nobody limits anything by it: it is unlimited, or a mark that was inherited."""
+    """Whether it is free for a mark: unlimited, or an inherited mark."""
     return hard == resource.RLIM_INFINITY and (soft == hard or soft >= _FLAG)

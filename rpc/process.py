@@ -190,7 +190,7 @@ class WorkerProcess:
         return self._tail.text()
 
     def on_stderr(self, listener: Callable[[bytes], None] | None) -> None:
-        """Have one listener told the lines that go to the log, as they come; None for nobody."""
+        """Pass the lines that go to the log to one listener as they come; None removes it."""
         if self._log is not None:
             self._log.listener = listener
 

@@ -60,7 +60,7 @@ class LineLog:
     What ``veil`` knows is hidden, and control codes are written by number, since a log is read on terminals.
     A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
     ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
-    there is room again. ``listener`` is told the same lines, whether they can be written or not.
+    there is room again. ``listener`` gets the same lines, whether they can be written or not, with their control codes.
     """
 
     def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: Veil | None = None) -> None:

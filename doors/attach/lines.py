@@ -49,7 +49,7 @@ class Arrived(NamedTuple):
     """What one line of the socket means: lines for the front end, an answer to a request of ours, the end.
 
     ``words``: written by the agent to its stderr.
-    ``taken``: so many lines of the front end were handed on so far; None where it says nothing of them.
+    ``taken``: how many lines of the front end were handed on so far; None where it says nothing of them.
     """
 
     lines: bytes = b""

@@ -53,9 +53,8 @@ def attach(path: Path, params: Mapping[str, object]) -> int:
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
-    stderr = (
-        2 if sys.stderr else os.open(os.devnull, os.O_WRONLY)
-    )  # where it is closed 2 may become the socket's number
+    # Where stderr is closed, the socket may get its number.
+    stderr = 2 if sys.stderr else os.open(os.devnull, os.O_WRONLY)
     with connect(path) as sock:
         return Program(sock, path, stderr=stderr).run(params)
 

@@ -1,4 +1,4 @@
-"""The agent's stderr on this process's own, which holds up nothing: what is not read is left out, with a note of it."""
+"""The agent's stderr on this process's own, without waiting: lines that are not read are left out, with a note."""
 
 import os
 import select
@@ -12,7 +12,7 @@ _LEFT_OUT = b"[lines of the agent's stderr were left out: they were not read]\n"
 
 
 class Stderr:
-    """Writes to ``fd`` what it takes without waiting."""
+    """Writes to ``fd`` as much as it takes without blocking; at most 256 KiB and one piece more wait."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -44,5 +44,5 @@ class Stderr:
                 self._waiting = self._waiting[os.write(self.fd, self._waiting[: select.PIPE_BUF]) :]
         except BlockingIOError:
             return  # stdout is the same file, and does not wait either
-        except OSError:  # nobody reads it any more
+        except OSError:  # its reader has left
             self._waiting, self._is_closed = b"", True

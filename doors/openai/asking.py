@@ -112,9 +112,7 @@ class Asking:
         if view is None or view.transcript is None:
             raise PreviousLost("its conversation is not kept any more; send all of it")
         runs = {run for first in (place.run, place.continues) if first for run in (first, second_run_of(first))}
-        is_latest = view.last_run in runs or self._unanswered.stands_at(
-            place.session, view.last_run, place.continues or ""
-        )
+        is_latest = view.last_run in runs or self._unanswered.stands_at(place.session, view.last_run, place.continues)
         if place.is_ours and not is_latest:
             raise PreviousLost("it has been continued already; only the latest response of a conversation can be")
 

@@ -19,7 +19,7 @@ class _Attempt(NamedTuple):
 
 
 class Unanswered:
-    """One attempt a session, the latest; of so many sessions, those noted last."""
+    """The latest attempt of each session, for the 2,000 sessions noted last."""
 
     def __init__(self) -> None:
         self._attempts: dict[str, _Attempt] = {}

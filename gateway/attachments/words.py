@@ -3,12 +3,12 @@
 __all__ = ["MOST_WORDS", "Words"]
 
 MOST_WORDS = 64 * 1024
-"""Characters that wait for a front end; lines that come while so many wait are left out, and counted."""
+"""Most characters that wait for a front end; further lines are left out, and counted."""
 _LONGEST = 8 * 1024
 
 
 class Words:
-    """Those that wait. Of a longer line the first 8,192 characters are kept."""
+    """The lines that wait. Of a longer line the first 8,192 characters are kept."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

@@ -32,8 +32,8 @@ class GatewayRuns:
         """
         if self._intake.is_closed:
             await trio.sleep_forever()
-        if request.begins_anew:
-            await self._begin_anew(request)
+        if request.new_conversation:
+            await self._begin_conversation(request)
         run = await self._intake.accept_beat(request, PRINCIPAL)
         try:
             return _answer(await run.wait())
@@ -41,7 +41,7 @@ class GatewayRuns:
             self._leave(run)
             raise
 
-    async def _begin_anew(self, request: BeatRequest) -> None:
+    async def _begin_conversation(self, request: BeatRequest) -> None:
         """Unless the run itself was begun there in an earlier life. Raises AcquireTimeout where a turn does not end."""
         entry = self._entry(request.agent, request.session)  # another agent's is refused
         if entry is not None and entry.last_run != request.run_id:

@@ -51,7 +51,7 @@ class CronJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """What jobs may name: each says what is wrong with a name, or None; and who does a job that names nobody."""
+    """What jobs may name: each says what is wrong with a name, or None; and the agent of a job that names none."""
 
     agent_problem: Callable[[str], str | None]
     target_problem: Callable[[str], str | None]

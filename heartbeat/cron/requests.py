@@ -64,8 +64,8 @@ class CronJobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stands. Times are Unix times, spans seconds; ``next_due`` None = not due by the clock.
 
     ``when`` is the schedule for a person. ``running_since`` None = no run is under way; ``is_waiting``: one is due and
-    waits for another's end. ``failures`` in a row; until ``hold_until`` it is not run. ``overlapped``: so many runs
-    took until after the next due time, which passed. In a list ``text`` is cut and ``history`` is empty.
+    waits for another's end. ``failures`` in a row; until ``hold_until`` it is not run. ``overlapped``: how many
+    runs took until after the next due time, which passed. In a list ``text`` is cut and ``history`` is empty.
 
     Of mode ``main`` only: ``problem`` says why the agent would not be woken for it now; ``heard_at``: when the agent
     is woken for what is said now, where that is later (its active hours, the flood guard).

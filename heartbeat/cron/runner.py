@@ -181,7 +181,7 @@ def _request(job: CronJob, ticket: Ticket, earlier: tuple[str, ...]) -> BeatRequ
         priority=_PRIORITY,
         timeout=job.timeout,
         lane=_LANE,
-        begins_anew=not job.keep,
+        new_conversation=not job.keep,
         earlier=earlier,
         touch=True,
     )

@@ -40,7 +40,7 @@ class Consent:
             self._granted = None
 
     def answer(self, request: UiRequest) -> UiResponse | None:
-        """What an extension is answered; None where the session is not being changed: a person may know."""
+        """The answer to an extension; None where the session is not being changed: a person may answer."""
         if self._granted is None:
             return None
         title, message = (str(request.fields.get(name, ""))[:_SHOWN] for name in ("title", "message"))

@@ -62,8 +62,8 @@ class PiDialect:
     - A prompt that joins a run (``streaming_behavior``) is answered with the end of that run. ``steer`` and
       ``follow_up`` are answered when pi has the text, and refused with ``idle`` when no run is on: pi would keep the
       text in silence for whoever prompts next.
-    - ``abort`` answers ``{left_in_queue}`` when the run has ended. What waits in pi's queue is dropped, where a
-      release has no command for that by opening the transcript anew. Without a transcript the texts of such a release
+    - ``abort`` answers ``{left_in_queue}`` when the run has ended. What waits in pi's queue is dropped: by a command,
+      or where a release has none by opening the transcript again. Without a transcript the texts of such a release
       stay, and ``left_in_queue`` is their number.
     - ``new_session``, ``switch_session`` and ``compact`` in a run abort it first; after ``abort_grace`` its end is told
       without pi.

@@ -176,7 +176,7 @@ def switch_session(consent: Consent, soft: Soft, session_file: str) -> Procedure
 
 
 def drain(consent: Consent, soft: Soft, *, settles: bool) -> Procedure[bool]:
-    """Drop what waits in pi's queue, where it has no command for that by opening the same transcript anew.
+    """Drop what waits in pi's queue: by its command, or where it has none by opening the same transcript again.
 
     ``settles``: pi says when it will not go on by itself. Such releases refuse a command that they do not know with its
     id; older ones are not asked.

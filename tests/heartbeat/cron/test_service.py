@@ -37,7 +37,7 @@ async def test_an_isolated_job_is_a_run_of_its_own_at_each_due_time(autojump_clo
     assert (request.text, request.timeout, request.room_only) == ("[CRON:job] water the plants", 90.0, False)
     runs = [request.run_id for _, request in house.requests]
     assert len({*runs}) == 3
-    assert [(request.begins_anew, request.earlier) for _, request in house.requests] == [
+    assert [(request.new_conversation, request.earlier) for _, request in house.requests] == [
         (True, tuple(runs[:number])) for number in range(3)
     ]
 
@@ -48,7 +48,7 @@ async def test_an_isolated_job_that_keeps_its_conversation_goes_on_with_it(
     house = House()
     async with running(house, job=isolated(600.0, keep=True)):
         await trio.sleep(700.0)
-    assert [request.begins_anew for _, request in house.requests] == [False]
+    assert [request.new_conversation for _, request in house.requests] == [False]
 
 
 async def test_a_job_of_mode_main_speaks_in_its_conversation(autojump_clock: trio.testing.MockClock) -> None:
