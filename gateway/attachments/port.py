@@ -192,13 +192,14 @@ class AttachedSession:
         )
 
     async def _check_file(self, lease: Lease, name: str | None) -> None:
-        """A transcript is one session's and whole. Raises UsageError, ResumeFailed."""
+        """A transcript is one session's, by whatever link it is named, and whole. Raises UsageError, ResumeFailed."""
         if name is None:
             return
         path = _normal(self.profile.cwd, name)
-        owner = self._desk.owner_of(path)
-        if owner is not None and owner != self.session and not await self._desk.give_up(owner):
-            raise UsageError(f"{name} is the conversation of session {owner}; attach to it with --session {owner}")
+        for known in (path, _real(path)):
+            owner = self._desk.owner_of(known)
+            if owner is not None and owner != self.session and not await self._desk.give_up(owner):
+                raise UsageError(f"{name} is the conversation of session {owner}; attach to it with --session {owner}")
         await lease.prepare_resume(path)
 
     async def _note_move(self, lease: Lease) -> None:
@@ -283,3 +284,8 @@ class AttachedSession:
 def _normal(cwd: str, name: str) -> str:
     """The path that a worker in this directory takes the name for."""
     return os.path.normpath(os.path.join(cwd, name))  # noqa: PTH118  # a Path would keep the dots
+
+
+def _real(path: str) -> str:
+    """Where its links lead; itself where it is no path."""
+    return path if "\0" in path else os.path.realpath(path)

@@ -146,13 +146,19 @@ async def test_nothing_is_held_of_a_worker_that_nobody_asks(tmp_path: Path, auto
         assert (await world.ask("hello", "bob")).text == "hello"
 
 
+@pytest.mark.parametrize("link", [None, "link"])
 async def test_the_conversation_of_another_session_is_not_taken_from_it(
-    tmp_path: Path, autojump_clock: MockClock
+    tmp_path: Path, autojump_clock: MockClock, link: str | None
 ) -> None:
     async with open_world(tmp_path) as world:
         await world.ask("mine", "bob")
+        name = "/t/0"
+        if link is not None:
+            name = str(tmp_path / link)
+            (tmp_path / link).symlink_to("/t/0")
+            world.launcher.transcripts[name] = ["mine"]
         async with attached(world) as front:
-            await front.request("switch_session", 1, session_file="/t/0")
+            await front.request("switch_session", 1, session_file=name)
             assert "session bob" in front.answer(1)["error"]["message"]
             assert (await world.ask("again", "bob")).text == "mine|again"
 
