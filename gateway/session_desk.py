@@ -210,7 +210,7 @@ class SessionDesk:
             )
         self._stop(session)
         async with self._conductor.occupy(session, priority=_FIRST):
-            old = self._begin_anew(session)
+            old = self._new_conversation(session)
         await self._tell_end(entry, "reset", old)
         await self._tell_command(command, entry)
         await self._hooks.notify("session:start", _life(entry, "reset"))
@@ -226,7 +226,7 @@ class SessionDesk:
             entry = self._sessions.get(session)
             if entry is None or self.running(session):
                 return
-            old = self._begin_anew(session)
+            old = self._new_conversation(session)
         await self._tell_end(entry, "reset", old)
         if old is not None and entry.last_run in earlier:
             await trio.to_thread.run_sync(_remove, old, self._data_dir / "sessions")
@@ -239,7 +239,7 @@ class SessionDesk:
         entry = self._known(key)
         self._stop(entry.key)
         async with self._conductor.occupy(entry.key, priority=_FIRST):
-            transcript = self._begin_anew(entry.key)
+            transcript = self._new_conversation(entry.key)
             self._sessions.forget(entry.key)
             self._system_events.forget(entry.key, tuple(EventKind))
         self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": transcript})
@@ -259,7 +259,7 @@ class SessionDesk:
                 profile = await self._shelf.of(entry)
                 async with self._pool.lease(entry.key, profile, spawn=False) as lease:
                     await lease.request("new_session", {})
-            transcript = self._begin_anew(entry.key)
+            transcript = self._new_conversation(entry.key)
             self._sessions.forget(entry.key)
             self._system_events.forget(entry.key, tuple(EventKind))
         self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": None})
@@ -276,7 +276,7 @@ class SessionDesk:
     async def _tell_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
         await self._hooks.notify("session:end", _life(entry, reason, transcript))
 
-    def _begin_anew(self, session: str) -> str | None:
+    def _new_conversation(self, session: str) -> str | None:
         """Only while nothing runs in the session."""
         self._pool.tell(ForgetSession(session))
         self._system_events.forget(session, RESULTS)  # the new conversation knows nothing of them

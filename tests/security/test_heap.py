@@ -1,8 +1,8 @@
 """What large prompts leave behind in the supervisor."""
 
 import json
+import platform
 import socket
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +36,7 @@ def ask(supervisor: Supervisor, session: str) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator of glibc")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
 def test_s86_memory_of_large_prompts_goes_back_to_the_system(tmp_path: Path) -> None:
     with running_supervisor(tmp_path / "d") as supervisor:
         process = psutil.Process(supervisor.status()["supervisor"]["pid"])
