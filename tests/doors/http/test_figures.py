@@ -5,6 +5,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from doors.http.strangers import FREE_PIECES
 from pool import PoolStatistics, stimuli
 from tests.doors.http.conftest import Connect, Open
 from tests.gateway.world import World
@@ -41,7 +42,7 @@ async def test_asking_for_readiness_again_and_again_looks_at_the_pool_once(
 
     monkeypatch.setattr(world.gateway.pool, "statistics", counted)
     peer = await connect(await open_door(world.methods), token=None)
-    for _ in range(50):
+    for _ in range(FREE_PIECES):
         assert (await peer.call("GET", "/ready")).status == 200
     assert asked == 1
 
