@@ -132,6 +132,13 @@ class Sessions:
         """Write a session whose fields were changed."""
         self._store.put_session(entry.row())
 
+    def note_move(self, key: str) -> None:
+        """The session has a conversation that somebody has chosen: it is not the one of its latest run."""
+        entry = self._book.get(key)
+        if entry is not None:
+            entry.last_run = None
+            self.save(entry)
+
     def note_transcript(self, key: str) -> None:
         """Write down which file the session's conversation is in, where that is news."""
         transcript = self._pool.transcript_of(key)

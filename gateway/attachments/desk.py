@@ -326,6 +326,7 @@ class Attachments:
     def moved(self, lease: Lease, held: SessionResult) -> None:
         """See ``AttachmentDesk.moved``."""
         self.pool.moved(lease, held)
+        self._sessions.note_move(lease.hold.session)
         if held.session_file is None:
             self._sessions.drop_transcript(lease.hold.session)
         self._sessions.note_transcript(lease.hold.session)

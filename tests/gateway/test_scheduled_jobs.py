@@ -11,6 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from errors import Conflict
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
 from router.settings import RouterSettings
+from tests.gateway.attachments.front_end import attached
 from tests.gateway.telling import end_command, pending
 from tests.gateway.test_autonomy import MAIN, alerts, on, settle
 from tests.gateway.world import World, open_world
@@ -80,6 +81,23 @@ async def test_an_isolated_job_begins_a_new_conversation_each_time_unless_it_kee
         first, second = await transcript_of_next_run(world), await transcript_of_next_run(world)
         assert first is not None
         assert (first == second) is keep
+
+
+async def test_a_conversation_that_a_person_has_opened_in_the_session_of_a_job_is_not_removed(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    persons = tmp_path / "sessions" / "persons.jsonl"
+    persons.parent.mkdir()
+    persons.touch()
+    cron = jobs(every=Seconds(86_400), mode=Mode.ISOLATED)
+    async with open_world(tmp_path, autonomy=msgspec.structs.replace(on(), cron=cron)) as world:
+        world.launcher.transcripts[str(persons)] = ["before"]
+        await transcript_of_next_run(world)
+        async with attached(world, "cron:tidy") as front:
+            await front.request("switch_session", session_file=str(persons))
+            assert "error" not in front.answer(1)
+        assert await transcript_of_next_run(world) not in (None, str(persons))
+        assert persons.exists()
 
 
 async def test_a_command_that_a_job_has_left_in_the_background_keeps_its_conversation(
