@@ -55,7 +55,7 @@ class ProfileShelf:
         return self._parts
 
     def reconfigure(self, parts: AgentParts) -> None:
-        """Other settings: every profile is built anew."""
+        """Other settings: every profile is built again."""
         self._parts = parts
         self._shelf.clear()
         self._checked.clear()
@@ -84,7 +84,7 @@ class ProfileShelf:
     def at_hand(
         self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
     ) -> CapabilityProfile | None:
-        """The same as ``get`` without waiting; None for one that was never wanted under these settings."""
+        """The same as ``get`` without waiting; None for one that is not kept: not wanted yet, or too long ago."""
         profile = self._lent.get(session) or self._shelf.get(self._place(agent, role, session))
         return None if profile is None else _of_session(profile, model, thinking)
 

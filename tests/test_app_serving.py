@@ -130,6 +130,19 @@ def in_own_directories(text: str, minimum: int = 0) -> Settings:
     return Settings(agents=agents, pool=PoolSettings(min=minimum, max=3))
 
 
+async def test_of_profiles_of_single_sessions_those_used_last_are_kept(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.profile_shelf._MOST", 2)
+    async with serving(tmp_path, in_own_directories("before")) as place:
+        shelf = place.world.gateway.shelf
+        for session in ("alice", "bob", "alice", "carol"):
+            await shelf.get("main", "default", session=session)
+        kept = [session for session in ("alice", "bob", "carol") if shelf.at_hand(session, "main", "default")]
+        assert kept == ["alice", "carol"]
+        assert (await shelf.get("main", "default", session="bob")).cwd.endswith("bob")  # built again
+
+
 async def test_sessions_with_directories_of_their_own_have_workers_of_their_own_and_keep_them(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:

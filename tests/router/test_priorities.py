@@ -24,6 +24,7 @@ def source(**facts: Any) -> MessageSource:
         ({"chat_type": "channel"}, 5),
         ({"chat_type": "thread", "thread_id": "1"}, 5),
         ({"channel": "webhook"}, 3),
+        ({"channel": "hook"}, 3),
     ],
 )
 def test_a_message_is_as_urgent_as_its_source_says(facts: dict[str, Any], priority: int) -> None:
