@@ -12,13 +12,16 @@ _ARENAS = 2
 
 
 def bound_heap(env: Mapping[str, str]) -> None:
-    """Have large blocks given back when they are freed. Does nothing without glibc, or where ``MALLOC_*`` is set.
+    """Have large blocks given back when they are freed.
+
+    Does nothing without glibc, or where the environment sets its allocator (``MALLOC_*``, ``GLIBC_TUNABLES``).
 
     By default glibc takes blocks of up to 32 MiB from its heap once one of that size was freed. A small block that
     outlives its large neighbours then holds them all: each large prompt left a part of itself behind.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None or any(name.startswith("MALLOC_") for name in env):
+    is_set = "glibc.malloc." in env.get("GLIBC_TUNABLES", "") or any(name.startswith("MALLOC_") for name in env)
+    if mallopt is None or is_set:
         return
     for option, value in ((_MMAP_THRESHOLD, _LARGE_BYTES), (_TRIM_THRESHOLD, _LARGE_BYTES), (_ARENA_MAX, _ARENAS)):
         mallopt(option, value)
