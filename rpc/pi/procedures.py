@@ -211,9 +211,14 @@ def _change_session(consent: Consent, command: NewSession | SwitchSession) -> Pr
         if not decode(line.data, Cancellable).cancelled:
             return
         if not consent.refused or len(granted) >= MAX_QUESTIONS:
-            asked = "" if consent.last is None else f"; it asked: {consent.last}"
-            raise WorkerRefused(f"an extension of pi has cancelled {command.type}{asked}", worker_code="cancelled")
+            raise WorkerRefused(_why_cancelled(command, consent.last), worker_code="cancelled")
         granted |= consent.refused
+
+
+def _why_cancelled(command: NewSession | SwitchSession, asked: str | None) -> str:
+    why = f"an extension of pi has cancelled {command.type}" + ("" if asked is None else f"; it asked: {asked}")
+    resumable = "; without that extension the conversation can be resumed"
+    return why + (resumable if isinstance(command, SwitchSession) else "")
 
 
 def _restore(soft: Soft) -> Procedure[PiState]:

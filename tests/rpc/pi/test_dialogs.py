@@ -190,6 +190,15 @@ def test_a_question_without_a_yes_keeps_the_session_and_is_named(method: str) ->
     assert error.message == "an extension of pi has cancelled new_session; it asked: 3 uncommitted files. Proceed?"
 
 
+def test_where_an_extension_refuses_a_conversation_it_is_said_how_to_keep_it() -> None:
+    replay = Replay()
+    replay.ask("a", "switch_session", session_file="/old.jsonl")
+    replay.answer("switch_session", {"cancelled": True})
+    error = replay.messages[-1].error
+    assert error is not None
+    assert error.message.endswith("without that extension the conversation can be resumed")
+
+
 def test_an_extension_that_always_asks_something_else_is_not_asked_for_ever() -> None:
     replay = Replay()
     replay.ask("a", "new_session")
