@@ -20,7 +20,7 @@ class BeatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``room_only``: it takes a worker that is free, or has one started where there is room; no other is stopped.
     ``lane``: as the gateway's settings name them.
     ``new_conversation``: begin one, unless a background command of the old one still runs. The transcript of the old
-    one is removed where the session's latest run is one of ``earlier``: it has had no other since.
+    one is removed where the session's latest run is one of ``earlier``; what others have begun or opened there stays.
     ``touch`` False leaves the session's last activity, and where it last spoke, as they were.
     """
 
