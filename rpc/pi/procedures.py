@@ -217,8 +217,8 @@ def _change_session(consent: Consent, command: NewSession | SwitchSession) -> Pr
 
 def _why_cancelled(command: NewSession | SwitchSession, asked: str | None) -> str:
     why = f"an extension of pi has cancelled {command.type}" + ("" if asked is None else f"; it asked: {asked}")
-    resumable = "; without that extension the conversation can be resumed"
-    return why + (resumable if isinstance(command, SwitchSession) else "")
+    mend = "; to keep the conversation, remove the extension and restart the supervisor"
+    return why + (mend if isinstance(command, SwitchSession) else "")
 
 
 def _restore(soft: Soft) -> Procedure[PiState]:

@@ -196,7 +196,7 @@ def test_where_an_extension_refuses_a_conversation_it_is_said_how_to_keep_it() -
     replay.answer("switch_session", {"cancelled": True})
     error = replay.messages[-1].error
     assert error is not None
-    assert error.message.endswith("without that extension the conversation can be resumed")
+    assert error.message.endswith("; to keep the conversation, remove the extension and restart the supervisor")
 
 
 def test_an_extension_that_always_asks_something_else_is_not_asked_for_ever() -> None:
