@@ -122,7 +122,7 @@ def test_a_command_that_goes_to_the_background_is_named_and_its_end_told(tmp_pat
         name = named.split()[7]
         gate.open()
         told = next(line for line in lines if line.startswith("· Exec completed"))
-        assert f"({name[:8]}, code 0)" in told
+        assert f"({name}, code 0)" in told
         assert supervisor.pool("abort", "-s", "alice").returncode == 0
         command.communicate(timeout=20)
 

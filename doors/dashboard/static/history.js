@@ -14,7 +14,7 @@ export class History {
   #told = h("div", { class: "group" });
   #turn = h("div", { class: "group" });
   #waiting = h("div", { class: "group" });
-  /** The transcript's messages as JSON, each with its elements and what was put behind it. */
+  /** The transcript's messages: `{text, said, elements, isMatched}`. `text`: as JSON; `said`: a user's words; `elements`: with what was put behind it. */
   #messages = [];
   /** Messages that the transcript does not have, by run: `{element, text, started, joined, over}`. */
   #pending = new Map();
@@ -56,6 +56,7 @@ export class History {
     if (joined) setText(known.element.querySelector(".by"), JOINED);
     if (!known.element.isConnected) this.#waiting.append(known.element);
     if (started && !joined && known.element.parentElement === this.#waiting) this.#turn.append(known.element);
+    if (started) this.#settle(run, this.#lastSaid(), '"'); // the transcript may have come before the events
   }
 
   /** Take a message back that was refused. */
@@ -118,9 +119,12 @@ export class History {
     while (same < texts.length && texts[same] === this.#messages[same]?.text) same++;
     for (const { elements } of this.#messages.splice(same)) for (const element of elements) element.remove();
     const fresh = messages.slice(same);
-    for (const [index, message] of fresh.entries()) this.#messages.push({ text: texts[same + index], elements: messageElements(message) });
+    for (const [index, message] of fresh.entries()) {
+      const said = message.role === "user" ? JSON.stringify(message.content) : null;
+      this.#messages.push({ text: texts[same + index], said, elements: messageElements(message), isMatched: false });
+    }
     this.#told.append(...this.#messages.slice(same).flatMap((each) => each.elements));
-    this.#settleMessages(fresh);
+    this.#settleMessages(this.#messages.slice(same));
     if (live === "") this.#settleLive(fresh);
     if (isOver) this.#settleTurn();
   }
@@ -136,18 +140,29 @@ export class History {
 
   /** What the transcript has need not be shown a second time; what it will never have stays. */
   #settleMessages(fresh) {
-    const said = fresh.filter((message) => message.role === "user").map((message) => JSON.stringify(message.content));
-    for (const [run, { element, text, started, over }] of this.#pending) {
-      const at = started || over ? said.findIndex((content) => content.includes(inside(text))) : -1;
-      if (at === -1 && !over) continue;
+    for (const [run, { element, over }] of this.#pending) {
+      if (this.#settle(run, fresh) || !over) continue;
       this.#pending.delete(run);
       this.#settled.add(run);
-      if (at === -1) this.#turn.append(element);
-      else {
-        said.splice(at, 1);
-        element.remove();
-      }
+      this.#turn.append(element);
     }
+  }
+
+  /** Whether one of the transcript's messages is that of a run whose turn has begun: then it alone is shown. `quote`: what stands around its words. */
+  #settle(run, messages, quote = "") {
+    const { element, text, started, over } = this.#pending.get(run);
+    const found = messages.find(({ said, isMatched }) => said !== null && !isMatched && said.includes(quote + inside(text) + quote));
+    if (found === undefined || !(started || over)) return false;
+    found.isMatched = true;
+    this.#pending.delete(run);
+    this.#settled.add(run);
+    element.remove();
+    return true;
+  }
+
+  /** The last message of a user, in a list; an earlier one with the same words belongs to another turn. */
+  #lastSaid() {
+    return this.#messages.filter(({ said }) => said !== null).slice(-1);
   }
 
   /** The answer is in the transcript; one that was cut off and is not stays as far as it came. */
