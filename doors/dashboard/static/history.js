@@ -56,7 +56,7 @@ export class History {
     if (joined) setText(known.element.querySelector(".by"), JOINED);
     if (!known.element.isConnected) this.#waiting.append(known.element);
     if (started && !joined && known.element.parentElement === this.#waiting) this.#turn.append(known.element);
-    if (started) this.#settle(run, this.#lastSaid(), '"'); // the transcript may have come before the events
+    if (started) this.#settle(run, this.#messages, '"'); // the transcript may have come before the events
   }
 
   /** Take a message back that was refused. */
@@ -141,7 +141,7 @@ export class History {
   /** What the transcript has need not be shown a second time; what it will never have stays. */
   #settleMessages(fresh) {
     for (const [run, { element, over }] of this.#pending) {
-      if (this.#settle(run, fresh) || !over) continue;
+      if (this.#settle(run, fresh) || this.#settle(run, this.#messages, '"') || !over) continue;
       this.#pending.delete(run);
       this.#settled.add(run);
       this.#turn.append(element);
@@ -158,11 +158,6 @@ export class History {
     this.#settled.add(run);
     element.remove();
     return true;
-  }
-
-  /** The last message of a user, in a list; an earlier one with the same words belongs to another turn. */
-  #lastSaid() {
-    return this.#messages.filter(({ said }) => said !== null).slice(-1);
   }
 
   /** The answer is in the transcript; one that was cut off and is not stays as far as it came. */
