@@ -156,6 +156,8 @@ class Hunt:
                     yield Quarry.of(stat)
 
     def _is_marked(self, pid: int, until: float) -> bool:
+        if pid == os.getpid():
+            return False  # while it starts a worker, the supervisor carries that worker's limit itself
         number = limit_mark_of(pid)
         if number is not None and not self._numbers.isdisjoint((number, instance_of(number))):
             return True

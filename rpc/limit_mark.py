@@ -6,11 +6,22 @@ stands for 73,000 years it limits nothing, and holds which worker of which super
 by setting this very limit. Standard library only: the guard process imports it.
 """
 
+import os
 import resource
 import sys
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["can_mark_by_limit", "instance_of", "limit_mark_of", "mark_by_limit", "mark_number", "unmark"]
+__all__ = [
+    "can_mark_by_limit",
+    "instance_of",
+    "limit_mark_of",
+    "mark_by_limit",
+    "mark_number",
+    "marking_children",
+    "unmark",
+]
 
 _LIMIT: int | None = getattr(resource, "RLIMIT_RTTIME", None) if sys.platform.startswith("linux") else None
 _FLAG = 1 << 61  # no limit that is meant as one is as large; 32 bits of instance and 24 of worker stand below it
@@ -37,6 +48,23 @@ def instance_of(number: int) -> int:
 def mark_by_limit(pid: int, marker: str) -> bool:
     """Mark a child of ours, and so all that it starts from now on; whether that could be done."""
     return _set_limit(pid, mark_number(marker))
+
+
+@contextmanager
+def marking_children(marker: str) -> Iterator[None]:
+    """Mark each child of this process from its first instruction on, while the block runs.
+
+    The child inherits the limit that this process carries for that time. A mark set after the start would come too late
+    for what a fast child has started by then. Where the limit is not free, the block runs without a mark.
+    """
+    me = os.getpid()
+    before = resource.getrlimit(_LIMIT) if _LIMIT is not None else (0, 0)
+    marked = mark_by_limit(me, marker)
+    try:
+        yield
+    finally:
+        if marked and _LIMIT is not None:
+            resource.setrlimit(_LIMIT, before)
 
 
 def unmark(pid: int) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from errors import WorkerStartFailed
-from rpc.limit_mark import mark_by_limit
+from rpc.limit_mark import marking_children
 from rpc.memory_limit import offer_to_the_oom_killer
 from rpc.procfs import MARKER_VARIABLE
 from rpc.settings import RpcSettings
@@ -83,11 +83,11 @@ def start_process(spec: WorkerSpec) -> Started:
     try:
         pipes = [_pipe(opened) for _ in range(3)]
         (child_in, our_in), (our_out, child_out), (our_err, child_err) = pipes
-        popen = _popen(spec, child_in, child_out, child_err)
+        with marking_children(spec.marker):
+            popen = _popen(spec, child_in, child_out, child_err)
     except (OSError, ValueError, IndexError) as exc:
         _close(opened)
         raise _explained(spec, exc) from exc
-    mark_by_limit(popen.pid, spec.marker)  # at once: what it starts before that has the environment's marker alone
     offer_to_the_oom_killer(popen.pid)
     _close([child_in, child_out, child_err])
     for fd in (our_in, our_out, our_err):

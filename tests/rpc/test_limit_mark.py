@@ -1,12 +1,25 @@
 """The mark in a resource limit: which worker it stands for, and whose limits are left alone."""
 
+import os
 import resource
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rpc.limit_mark import can_mark_by_limit, instance_of, limit_mark_of, mark_by_limit, mark_number, unmark
+from rpc.hunt import kill_marked
+from rpc.limit_mark import (
+    can_mark_by_limit,
+    instance_of,
+    limit_mark_of,
+    mark_by_limit,
+    mark_number,
+    marking_children,
+    unmark,
+)
+from rpc.spawn import WorkerSpec, start_process
 
 UNLIMITED = resource.RLIM_INFINITY
 
@@ -57,3 +70,26 @@ def test_one_that_has_ended_has_no_mark(child: subprocess.Popen[bytes]) -> None:
     child.wait()
     assert not mark_by_limit(child.pid, "a:w1")
     assert limit_mark_of(child.pid) is None
+
+
+@pytest.mark.process
+def test_a_worker_has_its_mark_before_it_can_start_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Delayed(subprocess.Popen[bytes]):  # the supervisor gets no CPU before the worker has ended
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.wait()
+
+    monkeypatch.setattr(subprocess, "Popen", Delayed)
+    command = ("/bin/sh", "-c", "cat /proc/self/limits >limits")
+    started = start_process(WorkerSpec(worker_id="w1", marker="a:w1", argv=command, env=(), cwd=str(tmp_path)))
+    for pipe in (started.stdin, started.stdout, started.stderr):
+        os.close(pipe)
+    assert f"{mark_number('a:w1')} " in (tmp_path / "limits").read_text()
+    assert resource.getrlimit(resource.RLIMIT_RTTIME) == (UNLIMITED, UNLIMITED)
+
+
+@pytest.mark.process
+def test_a_sweep_while_a_worker_starts_spares_the_supervisor_and_its_children(child: subprocess.Popen[bytes]) -> None:
+    with marking_children("a:w1"):
+        assert kill_marked("a:w1", timeout=1).killed == ()
+    assert child.poll() is None
