@@ -35,7 +35,7 @@ def attach(
     All other flags (--model, --tools, --skill, --session-dir, --no-session, ...) are the agent's, and say what the
     worker must be like.
     """
-    from doors.attach.program import attach as run
+    from doors.attach.program import run_attach
     from doors.hardening import harden
 
     harden()
@@ -43,4 +43,4 @@ def attach(
     env = {name: value for name, value in os.environ.items() if name.startswith("PI_")}
     given = {name: value for name, value in options.items() if value is not None}
     params = {**given, "arguments": arguments, "cwd": str(working_directory()), "env": env}
-    click.get_current_context().exit(run(find_socket(socket, config, data_dir), params))
+    click.get_current_context().exit(run_attach(find_socket(socket, config, data_dir), params))

@@ -116,7 +116,7 @@ def remove(client: "ControlClient", job: str, *, as_json: bool) -> None:
 @_id
 @json_option
 @with_client
-def run(client: "ControlClient", job: str, *, as_json: bool) -> None:
+def run_job_now(client: "ControlClient", job: str, *, as_json: bool) -> None:
     """Run a job now, whether it is due or not; does not wait for its end.
 
     Says what happens: its run begins or waits, or its agent is woken. Exits with 1 when it is refused.

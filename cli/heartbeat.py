@@ -53,7 +53,9 @@ def status(client: "ControlClient", *, as_json: bool) -> None:
 @json_option
 @with_client
 @click.pass_context
-def run(ctx: click.Context, client: "ControlClient", agent: str | None, session: str | None, *, as_json: bool) -> None:
+def run_heartbeat(
+    ctx: click.Context, client: "ControlClient", agent: str | None, session: str | None, *, as_json: bool
+) -> None:
     """Have AGENT (else the default one) look after things now, and wait for what comes of it.
 
     Exits with 1 when the beat has failed, or was not to be.

@@ -12,7 +12,7 @@ from gateway.client_tools import ClientTool, ToolResult
 from gateway.media import Media
 from gateway.replies import Blocks
 from gateway.settings import QueueMode
-from pool.stimuli import Spawn
+from pool.stimuli import SpawnPolicy
 from router.source import MessageSource
 from rpc.raw import RawRequest
 from store.records import RunKey
@@ -48,7 +48,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     images: list[ImageContent] = []
     source: MessageSource | None = None
     nested: bool = False
-    spawn: Spawn = True
+    spawn: SpawnPolicy = True
     depth: int = 0
     blocks: Blocks = Blocks.OFF
     client_tools: list[ClientTool] = []

@@ -8,9 +8,9 @@ from wire.messages import Background
 
 __all__ = ["RunningCommands"]
 
-_KIND = "exec_running"
+_RUNNING_KIND = "exec_running"
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Background).decode
+_decode_running = msgspec.json.Decoder(Background).decode
 
 
 class RunningCommands:
@@ -22,20 +22,20 @@ class RunningCommands:
 
     async def left(self) -> dict[str, Background]:
         """The commands that ran when the last supervisor was killed, by session. Raises StoreUnusable."""
-        return {session: _read(body) for session, body in (await self._documents.load(_KIND)).items()}
+        return {session: _read(body) for session, body in (await self._documents.load(_RUNNING_KIND)).items()}
 
     def drop(self, session: str) -> None:
         """Remove a session's entry of ``left`` after it was reported."""
-        self._documents.put(_KIND, session, None)
+        self._documents.put(_RUNNING_KIND, session, None)
 
     def note(self, worker: str, session: str | None, commands: Background) -> None:
         """The commands on a worker now, and their session (None: the conversation is over)."""
         was = self._of_worker.pop(worker, None)
         if session is not None and commands.running:
             self._of_worker[worker] = session, commands
-            self._documents.put(_KIND, session, _encode(commands))
+            self._documents.put(_RUNNING_KIND, session, _encode(commands))
         if was is not None and (was[0] != session or not commands.running):
-            self._documents.put(_KIND, was[0], None)
+            self._documents.put(_RUNNING_KIND, was[0], None)
 
     def note_end(self, worker: str, name: str) -> None:
         """Remove a command whose end is reported now, so that it is not reported as killed later."""
@@ -56,6 +56,6 @@ class RunningCommands:
 
 def _read(body: bytes) -> Background:
     try:
-        return _decode(body)
+        return _decode_running(body)
     except DECODE_ERRORS:
         return Background(1)  # how many they were is not known

@@ -8,7 +8,7 @@ from pool.leases import Leases
 from pool.records import Agent, Group, Kind, Session, Worker
 from pool.starts import Starts
 from pool.state import State
-from pool.stimuli import Spawn
+from pool.stimuli import SpawnPolicy
 from pool.tables import Mode, SessionState, WaiterState
 from pool.waiting import Waiter
 from profiles.profile import CapabilityProfile
@@ -25,7 +25,7 @@ class Placing:
         self._fleet = fleet
         self._leases = leases
 
-    def place(self, waiter: Waiter, *, spawn: Spawn) -> None:
+    def place(self, waiter: Waiter, *, spawn: SpawnPolicy) -> None:
         """Serve a new request at once, put it on the waiting list, or refuse it."""
         state = self._state
         session = waiter.session

@@ -116,7 +116,7 @@ class Pool:
         *,
         priority: int = 5,
         timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
-        spawn: stimuli.Spawn = True,
+        spawn: stimuli.SpawnPolicy = True,
         nested: bool = False,
         bounded: bool = True,
     ) -> AsyncIterator[Lease]:
@@ -152,7 +152,7 @@ class Pool:
         *,
         priority: int = 5,
         timeout: float | None = None,  # noqa: ASYNC109  # a deadline of the waiting list, not of this coroutine
-        spawn: stimuli.Spawn = True,
+        spawn: stimuli.SpawnPolicy = True,
         nested: bool = False,
         bounded: bool = True,
     ) -> Lease:

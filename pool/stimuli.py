@@ -29,7 +29,7 @@ __all__ = [
     "Release",
     "Resume",
     "SessionKnown",
-    "Spawn",
+    "SpawnPolicy",
     "Stimulus",
     "StopWorker",
     "Tick",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-Spawn = bool | Literal["room"]
+SpawnPolicy = bool | Literal["room"]
 """Whether a process may be started for a request: False not at all, ``"room"`` only where the pool has room."""
 
 
@@ -70,7 +70,7 @@ class Acquire(msgspec.Struct, frozen=True, kw_only=True):
     profile: CapabilityProfile
     priority: int = 5
     deadline: float | None = None
-    spawn: Spawn = True
+    spawn: SpawnPolicy = True
     nested: bool = False
     bounded: bool = True
 

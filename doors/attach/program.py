@@ -24,7 +24,7 @@ from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import ErrorBody
 
-__all__ = ["Attached", "Program", "attach"]
+__all__ = ["Attached", "Program", "run_attach"]
 
 _CHUNK_BYTES = 256 * 1024
 _MOST_UNTAKEN = 32
@@ -46,7 +46,7 @@ class Attached(msgspec.Struct, frozen=True):
     """What the program has written to its stderr."""
 
 
-def attach(path: Path, params: Mapping[str, object]) -> int:
+def run_attach(path: Path, params: Mapping[str, object]) -> int:
     """Be the agent's own program, on this process's stdin and stdout, until one of them ends; the exit code.
 
     ``params``: of the method ``attach.open``. Raises PoolError: it could not be attached, or was ended for a reason.

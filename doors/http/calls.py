@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import trio
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
+from starlette.types import Scope as ConnectionScope
 
 from doors.http import scopes
 from doors.http.access import Identity
@@ -92,7 +93,7 @@ class _Followed:
         self._caller = HttpCaller(identity, uuid.uuid4().hex, take=self._take)
         self._send: Send
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: ConnectionScope, receive: Receive, send: Send) -> None:
         """Run the method and tell what comes of it."""
         self._send = send
         await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})

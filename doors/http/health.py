@@ -12,10 +12,10 @@ from doors.http.scopes import Scope
 from doors.http.services import Services, identity_of
 from errors import PoolClosed
 
-__all__ = ["routes"]
+__all__ = ["health_routes"]
 
 
-def routes(services: Services) -> Sequence[Opening]:
+def health_routes(services: Services) -> Sequence[Opening]:
     """The three openings; the first two are for everybody and tell nothing else."""
 
     async def health(_request: Request) -> Response:

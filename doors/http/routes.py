@@ -14,7 +14,7 @@ __all__ = ["DOORS", "openings"]
 Door = Callable[[Services], Sequence[Opening]]
 
 DOORS: tuple[Door, ...] = (
-    *(health.routes, metrics.routes, calls.routes, events.routes),
+    *(health.health_routes, metrics.routes, calls.routes, events.routes),
     *(openai.routes, websocket.routes, dashboard.routes),
 )
 """Each door's function; the order decides where two paths match."""

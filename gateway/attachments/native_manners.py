@@ -15,7 +15,7 @@ __all__ = ["NativeManners"]
 
 T = TypeVar("T")
 
-_KINDS = {
+_NATIVE_KINDS = {
     "prompt": Kind.PROMPT,
     "abort": Kind.ABORT,
     "new_session": Kind.MOVING,
@@ -53,7 +53,7 @@ class NativeManners:
         method = self.name_of(command)
         if method is None or not _is_id(command.get("id")):
             return Kind.UNKNOWN
-        return _KINDS.get(method, Kind.PLAIN)
+        return _NATIVE_KINDS.get(method, Kind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
         """See ``Manners``."""

@@ -13,7 +13,7 @@ from wire.messages import Ready
 
 __all__ = ["PiManners"]
 
-_KINDS = {
+_PI_KINDS = {
     "prompt": Kind.PROMPT,
     "abort": Kind.ABORT,
     "new_session": Kind.MOVING,
@@ -50,7 +50,7 @@ class PiManners:
     def kind_of(self, command: RawObject) -> Kind:
         """See ``Manners``; commands with other names are passed on to pi."""
         name = self.name_of(command)
-        return Kind.UNKNOWN if name is None else _KINDS.get(name, Kind.PLAIN)
+        return Kind.UNKNOWN if name is None else _PI_KINDS.get(name, Kind.PLAIN)
 
     def file_of(self, command: RawObject) -> str | None:
         """See ``Manners``."""

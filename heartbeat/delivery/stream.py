@@ -5,7 +5,7 @@ import msgspec
 from heartbeat.delivery.channel import Alert, EventStream
 from heartbeat.delivery.records import Record
 from heartbeat.delivery.targets import Place
-from wire.envelope import Channel
+from wire.envelope import Channel as EventChannel
 
 __all__ = ["ALERT", "HEARTBEAT", "StreamVoice"]
 
@@ -60,7 +60,7 @@ class StreamVoice:
                 text=alert.text,
                 media=alert.media,
             )
-            self._stream.publish(alert.session, Channel.PROGRESS, ALERT, event, durable=True)
+            self._stream.publish(alert.session, EventChannel.PROGRESS, ALERT, event, durable=True)
 
     def tell_lost(self, alert: Alert, record: Record) -> None:
         """It could not be delivered."""
@@ -77,4 +77,4 @@ class StreamVoice:
             attempts=attempts,
             error=error,
         )
-        self._stream.publish(alert.session, Channel.MONITOR, HEARTBEAT, outcome, durable=True)
+        self._stream.publish(alert.session, EventChannel.MONITOR, HEARTBEAT, outcome, durable=True)

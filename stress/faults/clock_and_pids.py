@@ -25,7 +25,12 @@ __all__ = ["ClockAndPids"]
 
 _EVERY = 20.0
 _HOUR = 3600.0
-_KINDS = {"clock_ahead": (2.0, 20.0), "clock_behind": (2.0, 20.0), "pid": (2.0, 5.0), "pids_of_a_life": (4.0, 8.0)}
+_CLOCK_KINDS = {
+    "clock_ahead": (2.0, 20.0),
+    "clock_behind": (2.0, 20.0),
+    "pid": (2.0, 5.0),
+    "pids_of_a_life": (4.0, 8.0),
+}
 """The amount: seconds until the clock is right again, or for which a stranger has the pid."""
 _MOST_STRANGERS = 4
 
@@ -45,7 +50,7 @@ class ClockAndPids:
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
         """Each of them as often as the others."""
-        return spread(plan, rng, _KINDS, every=_EVERY)
+        return spread(plan, rng, _CLOCK_KINDS, every=_EVERY)
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """One of them; says so where this machine does not allow it."""

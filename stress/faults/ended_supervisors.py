@@ -15,7 +15,7 @@ from stress.plan import Plan
 __all__ = ["EndedSupervisors"]
 
 _EVERY = 20.0
-_KINDS = {"kill_supervisor": (0.0, 0.0), "end_twice_in_drain": (0.0, 0.5), "end_twice_in_spawn": (0.0, 0.5)}
+_END_KINDS = {"kill_supervisor": (0.0, 0.0), "end_twice_in_drain": (0.0, 0.5), "end_twice_in_spawn": (0.0, 0.5)}
 """The amount: seconds between the two signals."""
 _SPAWN_SECONDS = 0.5
 """For so long after its start, with work waiting for it, a supervisor certainly starts workers."""
@@ -33,7 +33,7 @@ class EndedSupervisors:
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
         """Each way to end as often as the others."""
-        return spread(plan, rng, _KINDS, every=_EVERY)
+        return spread(plan, rng, _END_KINDS, every=_EVERY)
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """One end, and the next life: once begun it is gone through with, or nobody would be left to ask."""

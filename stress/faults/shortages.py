@@ -27,7 +27,7 @@ __all__ = ["Shortages"]
 _EVERY = 20.0
 _SECONDS = (0.5, 4.0)
 _NO_DISK = "no_disk"
-_KINDS = ("no_files", "no_processes", _NO_DISK)
+_SHORTAGE_KINDS = ("no_files", "no_processes", _NO_DISK)
 _STORE_RETRY = 1.0
 _STORED_SECONDS = 30.0
 _HEARD_SECONDS = 2.0
@@ -49,7 +49,7 @@ class Shortages:
 
     def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
         """Each shortage as often as the others."""
-        return spread(plan, rng, dict.fromkeys(_KINDS, _SECONDS), every=_EVERY)
+        return spread(plan, rng, dict.fromkeys(_SHORTAGE_KINDS, _SECONDS), every=_EVERY)
 
     async def inject(self, stroke: Stroke, target: Target) -> None:
         """One shortage, and one worker less."""

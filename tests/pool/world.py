@@ -121,7 +121,7 @@ class World:
         request: str | None = None,
         priority: int = 5,
         timeout: float | None = None,
-        spawn: stimuli.Spawn = True,
+        spawn: stimuli.SpawnPolicy = True,
         nested: bool = False,
         bounded: bool = True,
     ) -> str:

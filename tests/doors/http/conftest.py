@@ -65,7 +65,7 @@ def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monke
     Connections without a token may cost as much as the test makes of them: ``test_strangers`` holds what they may.
     """
     monkeypatch.setattr(strangers, "BURST_SECONDS", 1000.0)
-    monkeypatch.setattr(routes, "DOORS", (health.routes, metrics.routes, calls.routes, events.routes))
+    monkeypatch.setattr(routes, "DOORS", (health.health_routes, metrics.routes, calls.routes, events.routes))
 
     async def open_it(stands_behind: MethodsPort | None = None, **changes: Any) -> Door:
         settings = HttpSettings(**{**SMALL, **changes})
