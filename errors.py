@@ -13,6 +13,7 @@ __all__ = [
     "Conflict",
     "InternalError",
     "NestedSaturated",
+    "NoSupervisor",
     "NoWorker",
     "PoolClosed",
     "PoolError",
@@ -32,6 +33,7 @@ __all__ = [
     "WorkerStalled",
     "WorkerStartFailed",
     "error_from_wire",
+    "single_cause",
     "ungrouped",
 ]
 
@@ -65,6 +67,12 @@ class PoolError(Exception):
     def stderr_tail(self) -> str | None:
         """The end of the worker's stderr, where a worker is to blame."""
         return self.details.get("stderr_tail")
+
+
+class NoSupervisor(PoolError):
+    """No supervisor answers at the control socket."""
+
+    code = "no_supervisor"
 
 
 class UsageError(PoolError):
@@ -243,3 +251,10 @@ def ungrouped() -> Iterator[None]:
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
     error = group.exceptions[0]
     return _first_of(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def single_cause(exc: BaseException) -> BaseException:
+    """The one exception inside nested groups of one, as nurseries make them; their own text says nothing."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc

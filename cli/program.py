@@ -111,7 +111,8 @@ class Commands(click.Group):
 
 def _report(error: Exception) -> int:
     """Print one clear line about the error; the exit code that its kind has."""
-    from doors.texts import exit_code, single_cause
+    from doors.texts import exit_code
+    from errors import single_cause
     from wire.streams import drop_output
 
     cause = single_cause(error)

@@ -32,8 +32,7 @@ from doors.frames import (
     encode_result,
 )
 from doors.outbox import Outbox, PeerGone
-from doors.texts import single_cause
-from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError
+from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
 from gateway.caller import UNANSWERED, Caller
 from wire.framing import LineFramer
 

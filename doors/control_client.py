@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import msgspec
 
-from doors.control_wire import Address, Arrived, ControlWire, NoSupervisor, PushData, Pushed
+from doors.control_wire import Address, Arrived, ControlWire, PushData, Pushed
 from doors.envelopes import last_seq, read_envelopes, split_envelopes
 from errors import ProtocolViolation, RequestTimeout, error_from_wire
 from wire.envelope import EventEnvelope
 from wire.messages import Message, Request
 
-__all__ = ["WORK_SECONDS", "ControlClient", "NoSupervisor", "PushData", "Pushed", "Stream", "Subscription"]
+__all__ = ["WORK_SECONDS", "ControlClient", "PushData", "Pushed", "Stream", "Subscription"]
 
 _ANSWER_SECONDS = 10.0
 """For what a supervisor answers at once: one that does not is stopped, or as good as."""

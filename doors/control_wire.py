@@ -9,27 +9,21 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from errors import PoolError, ProtocolViolation, RequestTimeout, UsageError, error_from_wire
+from errors import NoSupervisor, PoolError, ProtocolViolation, RequestTimeout, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import EMPTY, Message, Request
 
-__all__ = ["Address", "Arrived", "ControlWire", "NoSupervisor", "PushData", "Pushed", "connect"]
+__all__ = ["Address", "Arrived", "ControlWire", "PushData", "Pushed", "connect"]
 
 _CONNECT_SECONDS = 5
 _LOOK_SECONDS = 5.0
 """Who waits for an answer looks so often whether the supervisor is suspended; twice in a row is the end of it."""
 _CHUNK_BYTES = 256 * 1024
 _UCRED = struct.Struct("3i")
-
-
-class NoSupervisor(PoolError):
-    """Nobody answers at the control socket."""
-
-    code: ClassVar[str] = "no_supervisor"
 
 
 class PushData(msgspec.Struct, frozen=True, gc=False):

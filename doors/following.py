@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from doors.control_client import ControlClient, NoSupervisor
+from doors.control_client import ControlClient
 from doors.requests import given
-from errors import PoolClosed, PoolError, PoolSaturated
+from errors import NoSupervisor, PoolClosed, PoolError, PoolSaturated
 
 __all__ = ["EventsView", "Feed", "Follower", "Source", "backoff", "follow_events"]
 

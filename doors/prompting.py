@@ -7,11 +7,12 @@ import uuid
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from doors.control_client import ControlClient, NoSupervisor
+from doors.control_client import ControlClient
 from doors.event_texts import command_line
 from doors.prompt_views import View
 from doors.requests import given
 from errors import (
+    NoSupervisor,
     PoolClosed,
     PoolError,
     RequestTimeout,

@@ -1,7 +1,6 @@
 """Small texts for people: spans of time, sizes, names, errors; nothing here may carry a terminal's control codes."""
 
-from doors.control_client import NoSupervisor
-from errors import AcquireTimeout, PoolError, PoolSaturated, RequestTimeout, RunCutShort, UsageError
+from errors import AcquireTimeout, NoSupervisor, PoolError, PoolSaturated, RequestTimeout, RunCutShort, UsageError
 from wire.terminal import clean, clean_stream, span
 
 __all__ = [
@@ -11,7 +10,6 @@ __all__ = [
     "error_line",
     "exit_code",
     "percent",
-    "single_cause",
     "size",
     "span",
 ]
@@ -69,10 +67,3 @@ def exit_code(error: PoolError) -> int:
             return 5
         case _:
             return EXIT_FAILED
-
-
-def single_cause(exc: BaseException) -> BaseException:
-    """The one exception inside nested groups of one, as nurseries make them; their own text says nothing."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc

@@ -19,8 +19,8 @@ import msgspec
 
 from doors.attach.lines import Arrived, Ended, encode_open, encode_request, encode_send, read_arrived
 from doors.attach.stderr import Stderr
-from doors.control_wire import NoSupervisor, connect
-from errors import PoolError, ProtocolViolation, UsageError, error_from_wire
+from doors.control_wire import connect
+from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError, error_from_wire
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import ErrorBody
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from doors.texts import single_cause
 from errors import (
     AcquireTimeout,
     Conflict,
@@ -27,6 +26,7 @@ from errors import (
     SubscriberBehind,
     UsageError,
     WorkerError,
+    single_cause,
 )
 
 __all__ = [

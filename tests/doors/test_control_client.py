@@ -14,9 +14,9 @@ import pytest
 import trio
 
 from doors.control import serve_control
-from doors.control_client import ControlClient, NoSupervisor, Pushed
+from doors.control_client import ControlClient, Pushed
 from doors.control_wire import Address
-from errors import PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
+from errors import NoSupervisor, PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from tests.doors.methods import FakeMethods, an_event
 from wire.messages import Request
 

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.control_client import NoSupervisor
 from doors.event_views import EventJson, EventText
 from doors.following import Follower, backoff
-from errors import PoolClosed, PoolError, UsageError
+from errors import NoSupervisor, PoolClosed, PoolError, UsageError
 from tests.doors.envelopes import event, pushed, text
 from tests.doors.terminal import Terminal
 

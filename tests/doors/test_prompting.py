@@ -6,10 +6,11 @@ from typing import Any, Self
 
 import pytest
 
-from doors.control_client import NoSupervisor, PushData, Pushed
+from doors.control_client import PushData, Pushed
 from doors.prompt_views import TextView
 from doors.prompting import check_outcome, follow_prompt, read_text, run_params, wait_for_run
 from errors import (
+    NoSupervisor,
     PoolClosed,
     PoolSaturated,
     RequestTimeout,

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.control_client import NoSupervisor
 from doors.lock import AlreadyRunning
 from doors.texts import clean, clean_stream, error_line, exit_code, percent, size, span
 from errors import (
     AcquireTimeout,
     NestedSaturated,
+    NoSupervisor,
     PoolError,
     PoolSaturated,
     RequestTimeout,

@@ -20,10 +20,9 @@ import trio
 from click.testing import CliRunner
 
 from cli.stress import stress as stress_command
-from doors.control_client import NoSupervisor
 from doors.supervisor_process import SupervisorProcess
 from doors.texts import exit_code
-from errors import PoolError, RequestTimeout, UsageError, ungrouped
+from errors import NoSupervisor, PoolError, RequestTimeout, UsageError, ungrouped
 from stress.command import stress
 from stress.facts import Answered, Fact
 from stress.outcome import INVARIANTS, Result

@@ -12,8 +12,7 @@ import pytest
 
 from doors.attach.lines import MOST_LINE_BYTES, encode_send, read_arrived
 from doors.attach.program import Program
-from doors.control_wire import NoSupervisor
-from errors import PoolError, ProtocolViolation, UsageError
+from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError
 
 OPENED = b'{"id":1,"result":{"attachment":"a1","session":"s","dialect":"native","worker":"w1","greeting":[{"g":1}]}}\n'
 LEFT = b'{"event":"attach_ended","data":{"attachment":"a1","code":"left","message":""}}\n'
