@@ -8,35 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-__all__ = [
-    "AcquireTimeout",
-    "Conflict",
-    "InternalError",
-    "NestedSaturated",
-    "NoSupervisor",
-    "NoWorker",
-    "PoolClosed",
-    "PoolError",
-    "PoolSaturated",
-    "ProfileBroken",
-    "ProtocolViolation",
-    "RequestTimeout",
-    "ResumeFailed",
-    "RunAborted",
-    "RunCutShort",
-    "RunInterrupted",
-    "SubscriberBehind",
-    "UsageError",
-    "WorkerError",
-    "WorkerExited",
-    "WorkerRefused",
-    "WorkerStalled",
-    "WorkerStartFailed",
-    "error_from_wire",
-    "single_cause",
-    "ungrouped",
-]
-
 
 class PoolError(Exception):
     """Root of all errors of the project.

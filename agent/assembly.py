@@ -1,4 +1,12 @@
-"""Puts a worker's parts together from its options; whatever is wrong with them is found here, before ``ready``."""
+"""Builds a worker.
+
+Hooks and skills decide about the agent, or run with its rights: its own tools cannot replace them.
+
+Hook files that tools could write without approval are refused when the agent starts, since the next worker would run
+them. Skills may be in the working directory; ``write`` and ``edit`` do not change them.
+
+Puts a worker's parts together from its options; whatever is wrong with them is found here, before ``ready``.
+"""
 
 import os
 import sys
@@ -9,32 +17,65 @@ from typing import Any
 
 import msgspec
 
-from agent.brain import Brain, Reach
 from agent.compactor import Compactor
-from agent.context import Knowledge, gather
+from agent.context import BadSkill, Knowledge, Skill, environment_of, gather
 from agent.conversation import Conversation, SessionStore
-from agent.history.hygiene import Rules
-from agent.hooks import HookFailed, Hooks, load_hooks
-from agent.inbox import Inbox
+from agent.history.clean import Rules
+from agent.hook_types import HookFailed
+from agent.hooks import Hooks, load_hooks
 from agent.limits import Limits
-from agent.model_shelf import ModelShelf
-from agent.models.catalogue import UnknownModel, open_model
+from agent.models.catalogue import ModelShelf, UnknownModel, open_model
 from agent.models.scripted import Faults
 from agent.options import Options
 from agent.output import Output
-from agent.policy import Policy
+from agent.policy import Policy, environment_of_tools, is_free
 from agent.processes.registry import ProcessRegistry
-from agent.protected import Exposed, check_exposure, free_writers, protected_places
-from agent.runs import RunRegistry
-from agent.skills import BadSkill, environment_of
-from agent.tool_environment import environment_of_tools
+from agent.runs import Inbox, RunRegistry
+from agent.toolbox import Brain, Reach
 from agent.tools.catalogue import TOOL_NAMES, open_tools
-from agent.tools.todo_list import TodoList
+from agent.tools.todo import TodoList
 from agent.worker import Worker
+from wire.files import places_of
 from wire.messages import ExecExit
-from wire.transcript import TranscriptError
+from wire.transcript_repair import TranscriptError
 
-__all__ = ["BadStart", "assemble"]
+_WRITERS = ("write", "edit", "exec")
+"""Tools that can replace a file in the working directory."""
+
+
+class Exposed(Exception):
+    """Tools could replace what is to run as code; the message says what, why and what to do."""
+
+
+def check_exposure(hooks: Iterable[str], skills: Iterable[Skill], cwd: str, free: list[str]) -> None:
+    """``free``: the tools of ``_WRITERS`` that run without approval. Raises Exposed."""
+    if not free:
+        return
+    tools = " and ".join(free)
+    for path in hooks:
+        if any(place.is_relative_to(cwd) for place in places_of(path)):
+            raise Exposed(
+                f"the hooks {path} lie in the working directory {cwd}, where {tools} could replace them; "
+                "keep them elsewhere, such as in ~/.config/agent"
+            )
+    for skill in skills:
+        if Path(cwd).is_relative_to(skill.directory):
+            raise Exposed(
+                f"the skill {skill.path} takes up the whole working directory {cwd}, where {tools} could replace its "
+                "files; give it a directory of its own"
+            )
+
+
+def free_writers(tools: Iterable[str], policy: Policy) -> list[str]:
+    """Those of ``_WRITERS`` among the tools that run without a person's approval."""
+    return [name for name in _WRITERS if name in tools and is_free(name, policy)]
+
+
+def protected_places(hooks: Iterable[str], skills: Iterable[Skill]) -> tuple[str, ...]:
+    """Real paths of files and directories that no file tool may write."""
+    files = [place for path in hooks for place in places_of(path)]
+    caches = [place.parent / "__pycache__" for place in files]
+    return tuple(dict.fromkeys([*map(str, [*files, *caches]), *(skill.directory for skill in skills)]))
 
 
 class BadStart(Exception):

@@ -1,4 +1,8 @@
-"""The tool calls of one model answer, from the rules to the results: exactly one result each, in call order.
+"""Tool calls of one answer.
+
+A bounded number of places, handed out strictly in the order in which they were asked for.
+
+The tool calls of one model answer, from the rules to the results: exactly one result each, in call order.
 
 Calls are judged one after the other, then run a few at a time; places are handed out in the order in which calls may
 run, and those that wait for a person hold nobody up. What must be on the disk, and when: that a tool with effects runs,
@@ -6,25 +10,49 @@ before it begins; a decision, before it acts (both are one wait, shared by calls
 before the next model call, which is the caller's part.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 import trio
 
-from agent.approvals import Approvals, Decided, Question
-from agent.call_parts import Description, describe
-from agent.hooks import Ask, Change, Deny, HookFailed, Hooks, ToolVerdict, UseResult
-from agent.live_call import End, Journal, LiveCall, Say
+from agent.approvals import Approvals, Decided, Description, Question, describe
+from agent.call import End, Journal, LiveCall, Say
+from agent.hook_types import Ask, Change, Deny, HookFailed, ToolVerdict, UseResult
+from agent.hooks import Hooks
 from agent.policy import HARMLESS, Allowed, Needed, Policy, Refused, judge
 from agent.results import Result, aborted, denied, failure, is_json, of_error, of_exception, success, timed_out
-from agent.slots import Slots
 from agent.tools.base import Report, Tool, ToolContext, ToolError, ToolOutput
 from wire.entries import CallRecord, CallState, ImageBlock, ToolResultBlock, ToolUseBlock
 from wire.messages import Breakpoint
-from wire.transcript import TranscriptError
+from wire.transcript_repair import TranscriptError
 
-__all__ = ["CallRunner", "ContextFor", "Journal", "Say"]
+
+class Slots:
+    """Unlike a semaphore's, the order is that of ``ticket``, which does not wait, and not that of the tasks' waits."""
+
+    def __init__(self, places: int) -> None:
+        self._free = places
+        self._waiting: deque[trio.Event] = deque()
+
+    def ticket(self) -> trio.Event:
+        """Stand in line; the event is set once the place is yours, to be given back with ``give_back``."""
+        turn = trio.Event()
+        self._waiting.append(turn)
+        self._serve()
+        return turn
+
+    def give_back(self) -> None:
+        """Let the next one have the place."""
+        self._free += 1
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._free and self._waiting:
+            self._free -= 1
+            self._waiting.popleft().set()
+
 
 ContextFor: TypeAlias = Callable[[ToolUseBlock, Report], ToolContext]
 """What a call may use; the second argument is its ``report``."""

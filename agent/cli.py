@@ -1,6 +1,16 @@
-"""The command ``agent``: bind to the parent, read the options, start the front that they ask for; imports late."""
+"""Entry, parent-death signal.
 
+The command ``agent``: bind to the parent, read the options, start the front that they ask for; imports late.
+
+Die with the supervisor, whatever state this process is in: the kernel sends SIGKILL when the parent's thread ends.
+
+SIGKILL and no gentler signal, since a worker that was stopped by SIGSTOP acts on no other. Linux only; elsewhere the
+end of stdin does the same for a worker that still runs.
+"""
+
+import ctypes
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,25 +19,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agent.options import Options
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit code: 0 done, 1 it could not start or failed, 2 usage, 128 + n ended by signal n."""
     parent = os.getppid()
     from agent.options import UsageError, parse_options
-    from wire.streams import fill_standard_streams
+    from wire.terminal import fill_standard_streams
 
     fill_standard_streams()
     try:
         options = parse_options(sys.argv[1:] if arguments is None else arguments)
     except UsageError as exc:
         return _complain(str(exc), 2)
-    if options.mode == "rpc":
-        from agent.lifeline import bind_to_parent
-
-        if not bind_to_parent(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
-            return _complain("the supervisor is gone", 1)
+    if options.mode == "rpc" and not bind_to_parent(parent, os.environ.pop("POOL_WORKER_PARENT", None)):
+        return _complain("the supervisor is gone", 1)
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -50,7 +55,7 @@ def _run(options: "Options") -> int:
 
             return serve(options)
         from agent.text import run_once
-        from wire.streams import replace_what_cannot_be_encoded
+        from wire.terminal import replace_what_cannot_be_encoded
 
         replace_what_cannot_be_encoded()
         return run_once(options)
@@ -70,7 +75,7 @@ def _about(*, version: bool) -> str:
 
 
 def _failed(cause: BaseException) -> int:
-    from wire.streams import CANNOT_WRITE, drop_output
+    from wire.terminal import CANNOT_WRITE, drop_output
 
     if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
         where = f" {cause.filename}" if cause.filename else ""  # stdout has no file name
@@ -94,3 +99,20 @@ def _complain(message: str, code: int) -> int:
         sys.stderr.write(f"agent: {message}\n")
         sys.stderr.flush()
     return code
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def bind_to_parent(first_parent: int, expected: str | None = None) -> bool:
+    """Ask for the signal; False when the parent is gone already, so that the signal will never come.
+
+    ``first_parent`` is ``os.getppid()`` as early as possible; ``expected`` the supervisor's pid, where it passed one in
+    the environment variable ``POOL_WORKER_PARENT`` (which no child of ours must inherit). A parent of pid 1 alone is
+    no sign of an orphan: in a container the supervisor itself may be pid 1.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    parent = os.getppid()
+    return parent == first_parent and expected in {None, "", str(parent)}

@@ -9,8 +9,6 @@ from agent.models.base import ToolDefinition
 from agent.results import failure
 from wire.entries import ToolResultBlock, ToolUseBlock
 
-__all__ = ["BadClientTools", "check_must_call", "definitions_of", "offered", "results_for", "view_of"]
-
 MOST_TOOLS = 128
 
 

@@ -6,15 +6,13 @@ from typing import Any, Literal, TypeAlias
 
 import trio
 
-from agent.brain import Brain
 from agent.conversation import Conversation
 from agent.history.compaction import SUMMARISER, plan_cut, summary_of, summary_prompt
 from agent.hook_types import CompactionInfo
 from agent.models.base import ModelError, ModelRequest, TextPiece
 from agent.models.retry import stream_with_retries
+from agent.toolbox import Brain
 from wire.entries import TranscriptMessage
-
-__all__ = ["CompactionFailed", "Compactor", "Reason"]
 
 Reason: TypeAlias = Literal["manual", "threshold", "overflow"]
 _Say: TypeAlias = Callable[[str, dict[str, Any]], Any]

@@ -1,4 +1,8 @@
-"""The conversation a worker holds: its messages in memory and their transcript on disk, always in step.
+"""Conversation and group commit.
+
+One wait for the disk for all who wait at the same time.
+
+The conversation a worker holds: its messages in memory and their transcript on disk, always in step.
 
 A message is in memory only once its entry has been written. The file of the conversation a process starts with is made
 at its first message; that of ``new`` at once, so that another worker can resume it from the first moment.
@@ -9,14 +13,13 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 import trio
 
-from agent.group_commit import GroupCommit
 from agent.output import Output
 from wire.entries import (
     FORMAT_VERSION,
@@ -35,10 +38,43 @@ from wire.entries import (
     TranscriptMessage,
 )
 from wire.messages import Bookmark
-from wire.outputs import outputs_of
-from wire.transcript import TranscriptError, TranscriptMissing, TranscriptWriter, read_entries, read_header
+from wire.transcript import TranscriptWriter, outputs_of, read_entries, read_header
+from wire.transcript_repair import TranscriptError, TranscriptMissing
 
-__all__ = ["Conversation", "SessionStore"]
+
+class GroupCommit:
+    """``wait`` returns after a ``commit`` that began after the call of ``wait``; there is never more than one at once.
+
+    ``commit`` may raise: then each of those who waited for it tries, and fails, by itself.
+    """
+
+    def __init__(self, commit: Callable[[], Awaitable[None]]) -> None:
+        self._commit = commit
+        self._begun = 0
+        self._done = 0
+        self._running: trio.Event | None = None
+
+    async def wait(self) -> None:
+        """Wait until everything written before this call is committed. Raises what ``commit`` raises."""
+        wanted = self._begun + 1
+        # Whoever writes in the same breath shall be part of it: the others of a batch of tasks run before we go on.
+        await trio.lowlevel.checkpoint()
+        while self._done < wanted:
+            if self._running is not None:
+                await self._running.wait()
+            else:
+                await self._lead()
+
+    async def _lead(self) -> None:
+        self._running = trio.Event()
+        self._begun += 1
+        number = self._begun
+        try:
+            await self._commit()
+            self._done = number
+        finally:
+            self._running.set()
+            self._running = None
 
 
 _KEPT_COMMANDS = 50

@@ -5,8 +5,6 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["ALIASES", "FLAGS", "Flag", "help_text"]
-
 
 class Flag(msgspec.Struct, frozen=True):
     """``names``: a list with commas; ``list``: may be given again. ``field`` is of ``Options``."""

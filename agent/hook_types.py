@@ -5,22 +5,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-__all__ = [
-    "HOOK_NAMES",
-    "AgentEnd",
-    "AgentStart",
-    "Ask",
-    "Change",
-    "CompactionInfo",
-    "Deny",
-    "Hook",
-    "HookFailed",
-    "SessionInfo",
-    "SystemPrompt",
-    "ToolVerdict",
-    "UseResult",
-]
-
 HOOK_NAMES = (
     "session_start",
     "session_end",

@@ -17,11 +17,8 @@ from pathlib import Path
 import msgspec
 
 from agent.tools.base import ToolError
-from agent.tools.places import Place, open_regular
-from agent.tools.sniffing import image_type
+from agent.tools.paths import Place, image_type, open_regular
 from wire.entries import ImageBlock
-
-__all__ = ["ImageLimits", "PromptImages", "load_images", "may_name_images"]
 
 _ENDINGS = re.compile(r"\.(?:png|jpe?g|gif|webp)(?![\w.-]|/)", re.IGNORECASE)
 _DATA_URL = re.compile(r"data:image/[A-Za-z0-9.+-]{1,30};base64,")

@@ -4,8 +4,6 @@ import msgspec
 
 from wire.framing import DEFAULT_MAX_LINE_BYTES
 
-__all__ = ["Limits"]
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Passed in at the start; tests pass smaller ones."""

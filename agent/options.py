@@ -7,8 +7,6 @@ import msgspec
 
 from agent.flags import ALIASES, FLAGS, Flag
 
-__all__ = ["Options", "Thinking", "UsageError", "parse_options"]
-
 Thinking = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 

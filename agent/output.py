@@ -1,16 +1,24 @@
-"""Everything that goes to stdout: one buffer, one writer task, events numbered in the order they are said.
+"""Stdout writer, conversation queue, run events.
+
+Everything that goes to stdout: one buffer, one writer task, events numbered in the order they are said.
 
 Saying something never waits; whoever produces much asks for ``room`` now and then, so that a reader who stops reading
 stalls the run and not the process.
+
+What needs the conversation to itself, one after the other, each answered when it is through.
+
+What one run tells: every event goes out at once, and a bounded number is kept for the prompt's result.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import trio
 
-__all__ = ["Output", "OutputLost", "RequestId"]
+from agent.requests import Refusal
+from wire.transcript_repair import TranscriptError
 
 RequestId = str | int | None
 
@@ -123,3 +131,85 @@ class Output:
         self._pending -= size
         self._progress.set()
         self._progress = trio.Event()
+
+
+LATER = object()
+"""What a method returns whose answer comes later, and from elsewhere."""
+
+Work = Callable[[], Awaitable[Any]]
+
+
+class _Job(NamedTuple):
+    request_id: RequestId
+    work: Work
+
+
+class Lane:
+    """A bounded queue of jobs; ``run`` does them."""
+
+    def __init__(self, output: Output, most: int) -> None:
+        self._output = output
+        self._most = most
+        self._jobs, self._coming = trio.open_memory_channel[_Job](most)
+
+    def put(self, request_id: RequestId, work: Work) -> object:
+        """Let it be done after all that wait already; returns LATER. Raises Refusal: too many wait."""
+        try:
+            self._jobs.send_nowait(_Job(request_id, work))
+        except trio.WouldBlock:
+            raise Refusal("busy", f"{self._most} requests wait already") from None
+        return LATER
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async for job in self._coming:
+            await answer_with(self._output, job.request_id, job.work)
+
+
+async def answer_with(output: Output, request_id: RequestId, work: Work) -> None:
+    """Do it and answer the request; a defect costs one request, and it is told."""
+    try:
+        result = await work()
+    except Refusal as exc:
+        output.refuse(request_id, exc.code, exc.message, exc.data)
+    except TranscriptError as exc:
+        output.refuse(request_id, exc.code, exc.message, exc.details)
+    except Exception as exc:  # noqa: BLE001 - a bug costs one request, and it is answered and told
+        sys.stderr.write(f"agent: internal error: {type(exc).__name__}: {exc}\n")
+        output.refuse(request_id, "internal", f"{type(exc).__name__}: {exc}")
+    else:
+        output.answer(request_id, result)
+
+
+class RunVoice:
+    """Tells events under one run's id."""
+
+    def __init__(self, output: Output, run_id: str, most_kept: int) -> None:
+        self._output = output
+        self._run_id = run_id
+        self._most_kept = most_kept
+        self._kept: list[dict[str, Any]] = []
+        self._left_out = 0
+        self._silent = False
+
+    def say(self, name: str, data: dict[str, Any]) -> None:
+        """Tell one event; updates of tools are not kept."""
+        if self._silent:
+            return
+        said = self._output.event(name, {**data, "run_id": self._run_id})
+        if data.get("phase") == "update":
+            return
+        if len(self._kept) < self._most_kept:
+            self._kept.append(said)
+        else:
+            self._left_out += 1
+
+    def fall_silent(self) -> None:
+        """The run is over: what still comes of it is not told."""
+        self._silent = True
+
+    def events(self) -> list[dict[str, Any]]:
+        """Those that were kept, and how many were not."""
+        if not self._left_out:
+            return self._kept
+        return [*self._kept, {"event": "left_out", "data": {"events": self._left_out}}]

@@ -5,10 +5,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from agent.options import Thinking
-from agent.processes.asking import ProcessInput
+from agent.processes.session import ProcessInput
 from wire.messages import EMPTY, PromptParams, TextParams
-
-__all__ = ["METHODS", "Incoming", "Refusal", "decode_params", "decode_request"]
 
 
 class Refusal(Exception):

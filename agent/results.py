@@ -7,19 +7,6 @@ import msgspec
 
 from agent.tools.base import ErrorType, ToolError, ToolOutput
 
-__all__ = [
-    "Result",
-    "aborted",
-    "denied",
-    "failure",
-    "is_json",
-    "of_error",
-    "of_exception",
-    "success",
-    "text_of",
-    "timed_out",
-]
-
 Result: TypeAlias = dict[str, Any]
 
 

@@ -21,10 +21,9 @@ from agent.output import Output
 from agent.requests import METHODS
 from agent.server import Server
 from agent.worker import Worker
-from wire.framing import LineFramer, ProtocolViolation
+from errors import ProtocolViolation
+from wire.framing import LineFramer
 from wire.messages import Ready
-
-__all__ = ["converse", "serve"]
 
 _READ_BYTES = 64 * 1024
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

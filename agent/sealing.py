@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agent.call_states import ended, is_over, new_record
+from agent.call import ended, is_over, new_record
 from agent.results import Result, failure
 from wire.entries import CallRecord, CallState, ToolResultBlock, ToolUseBlock, TranscriptMessage
-
-__all__ = ["Sealing", "is_the_clients", "open_calls", "plan_sealing"]
 
 
 class Sealing(msgspec.Struct, frozen=True):

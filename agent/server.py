@@ -6,17 +6,12 @@ from typing import Any
 
 import trio
 
-from agent.lane import LATER, Lane, answer_with
-from agent.methods.runs import RunMethods
-from agent.methods.sessions import SessionMethods
-from agent.methods.state import StateMethods
-from agent.output import RequestId
-from agent.processes.asking import ProcessInput
+from agent.methods import RunMethods, SessionMethods, StateMethods
+from agent.output import LATER, Lane, RequestId, answer_with
+from agent.processes.session import ProcessInput
 from agent.requests import Incoming, Refusal, decode_params, decode_request
 from agent.worker import Worker
-from wire.transcript import TranscriptError
-
-__all__ = ["Server"]
+from wire.transcript_repair import TranscriptError
 
 
 class Server:

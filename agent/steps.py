@@ -5,20 +5,16 @@ import time
 import msgspec
 import trio
 
-from agent.brain import Brain
-from agent.call_states import new_record
+from agent.call import Say, new_record
 from agent.calls import CallRunner
 from agent.conversation import Conversation
 from agent.images import load_images, may_name_images
-from agent.inbox import Inbox
 from agent.limits import Limits
-from agent.live_call import Say
-from agent.model_caller import ModelCaller
-from agent.runs import Run
+from agent.model_call import ModelCaller
+from agent.runs import Inbox, Run
+from agent.toolbox import Brain
 from wire.entries import STEER_MARK, Block, ImageBlock, Origin, TextBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import ImageContent, StopReason
-
-__all__ = ["Steps"]
 
 
 class Steps:

@@ -1,24 +1,195 @@
-"""``agent -p TEXT``: one prompt in the terminal, to its end; what is seen of it is ``agent.terminal``'s."""
+"""-p mode.
 
+Asks the person at the terminal of ``agent -p`` about the calls that wait for approval, one after the other.
+
+What a person sees of one run in a terminal: the answer on stdout, on stderr what happens beside it.
+
+``agent -p TEXT``: one prompt in the terminal, to its end; what is seen of it is ``agent.text``'s.
+"""
+
+import getpass
+import math
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+import termios
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import trio
 
-from agent.asking import Asker
+from agent.approvals import Approvals, NotDecidable
 from agent.assembly import BadStart, assemble
 from agent.models.scripted import Faults
 from agent.options import Options
+from agent.output import Output, OutputLost
 from agent.runs import Run
-from agent.terminal import Terminal
 from agent.turn import Turn
 from agent.worker import Worker
-from wire.messages import PromptResult
-from wire.stage import Stage
+from wire.call_parts import CallPage, hidden_words
+from wire.entries import Decision
+from wire.messages import PromptResult, ToolCallView
+from wire.run_view import CallLines, Stage, call_words
 
-__all__ = ["run_once"]
+_ALLOW, _DENY, _ALL = frozenset({"y", "yes"}), frozenset({"n", "no"}), frozenset({"a", "all"})
+_LONGEST_ANSWER = 4096
+
+
+class Asker:
+    """A queue of questions. ``ask`` does not block; ``run`` shows each question and reads its answer, one line."""
+
+    def __init__(self, stage: Stage, approvals: Approvals, terminal: int) -> None:
+        """``terminal``: the file descriptor of a terminal, to read from."""
+        self._stage = stage
+        self._calls = CallLines(stage)
+        self._approvals = approvals
+        self._terminal = terminal
+        self._sender, self._questions = trio.open_memory_channel[dict[str, Any]](math.inf)
+
+    def ask(self, question: dict[str, Any]) -> None:
+        """Take the data of a ``permission_required``; the worker bounds how many there are."""
+        self._sender.send_nowait(question)
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async for question in self._questions:
+            call: ToolCallView = question["call"]
+            self._stage.note(f"? needs your approval: {call.name} ({question['reason']})", style="")
+            self._calls.page(question["shown"])
+            termios.tcflush(self._terminal, termios.TCIFLUSH)  # typed before the question was shown
+            await self._until_decided(call.id, question["shown"])
+
+    async def _until_decided(self, call_id: str, shown: CallPage) -> None:
+        """A call with hidden parts is allowed only with ``seen`` of its last page."""
+        while any(call.id == call_id for call in self._approvals.pending()):
+            hidden = hidden_words(shown)
+            asked = f"{hidden}: a(ll of it), or n(o)" if hidden else "y(es), or n(o)"
+            self._stage.note(f"  {asked}; behind no you may say why not", whole=True, style="")
+            word, _, why = (await self._line()).partition(" ")
+            if word.lower() in _ALL and hidden:
+                shown = self._all_of(call_id, shown)
+            elif word.lower() in _DENY:
+                self._decide(call_id, "deny", why.strip() or None, None)
+            elif word.lower() in _ALLOW:
+                self._decide(call_id, "allow", None, shown.seen)
+
+    def _all_of(self, call_id: str, shown: CallPage) -> CallPage:
+        """Show the hidden rest of the call; returns its last page."""
+        try:
+            while shown.hidden:
+                shown = self._approvals.page(call_id, shown.end)
+                self._calls.page(shown)
+        except NotDecidable as exc:
+            self._stage.note(f"! {exc}", whole=True, style="")
+        return shown
+
+    def _decide(self, call_id: str, decision: Decision, note: str | None, seen: str | None) -> None:
+        try:
+            self._approvals.decide(call_id, decision, note, getpass.getuser(), seen=seen)
+        except NotDecidable as exc:
+            self._stage.note(f"! {exc}", whole=True, style="")
+
+    async def _line(self) -> str:
+        """One typed line; end of input counts as no."""
+        await trio.lowlevel.wait_readable(self._terminal)
+        typed = os.read(self._terminal, _LONGEST_ANSWER)
+        return typed.decode(errors="replace").strip() if typed else "no"
+
+
+_NOBODY = "nobody can be asked here: go another way"
+
+
+class Terminal(Output):
+    """The worker's voice, for a person. A call that waits for approval is denied where there is no ``asker``."""
+
+    approvals: Approvals | None = None
+    asker: Asker | None = None
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self._stage = stage
+        self._calls = CallLines(stage)
+        self._telling: Mapping[str, Callable[[dict[str, Any]], None]] = {
+            "tool": self._tool,
+            "error": self._trouble,
+            "permission_required": self._permission,
+            "agent_resumed": self._resumed,
+            "compaction": self._compaction,
+            "exec_exit": self._exec_exit,
+        }
+
+    def pieces(self, name: str, parts: Sequence[str], run_id: str) -> None:  # noqa: ARG002 - the interface's
+        """Show what belongs to the answer."""
+        if name == "assistant_message":
+            with _losses_told():
+                self._stage.answer("".join(parts))
+                self._stage.flush()
+
+    def event(self, name: str, data: dict[str, Any]) -> dict[str, Any]:
+        """Show what a person wants to see; the rest is for programs."""
+        tell = self._telling.get(name)
+        if tell is not None:
+            with _losses_told():
+                tell(data)
+        return {"event": name, "data": {**data, "seq": self.next_seq()}}
+
+    def _tool(self, data: dict[str, Any]) -> None:
+        call: ToolCallView = data["call"]
+        match data["phase"]:
+            case "start":
+                self._calls.start(call)
+            case "update":
+                self._calls.update(data["tail"])
+            case "error":
+                self._calls.error(call, data["error"], data.get("details"))
+            case "end":
+                self._calls.end(call, data.get("details"))
+
+    def _trouble(self, data: dict[str, Any]) -> None:
+        if data.get("severity") == "warn":  # a graver one ends the run, and is told then
+            self._stage.note(f"! {data['message']}", style="")
+
+    def _permission(self, data: dict[str, Any]) -> None:
+        if self.asker is not None:
+            self.asker.ask(data)
+            return
+        call: ToolCallView = data["call"]
+        words = call_words(call.name, call.input_preview)
+        self._stage.note(f"? needs approval, and nobody can be asked here: {words}", about=call.id)
+        if self.approvals is not None:
+            self.approvals.decide(call.id, "deny", _NOBODY, "agent -p")
+
+    def _resumed(self, data: dict[str, Any]) -> None:
+        count = len(data["sealed"])
+        calls = "1 tool call" if count == 1 else f"{count} tool calls"
+        self._stage.note(
+            f"! the session was interrupted: {calls} of it sealed; the model is told to check what they did"
+        )
+
+    def _compaction(self, data: dict[str, Any]) -> None:
+        match data:
+            case {"phase": "start"}:
+                self._stage.note(f"· the conversation is being compacted ({data['reason']})")
+            case {"error": error}:
+                self._stage.note(f"! it could not be compacted: {error}")
+            case {"aborted": True}:
+                self._stage.note("! it was not compacted: the run was ended")
+            case _:
+                self._stage.note("✓ the conversation is compacted")
+
+    def _exec_exit(self, data: dict[str, Any]) -> None:
+        self._stage.note(f"· {data['summary']}")
+
+
+@contextmanager
+def _losses_told() -> Iterator[None]:
+    """A stream that takes no more is no defect of the run that has something to say."""
+    try:
+        yield
+    except OSError as exc:
+        raise OutputLost(str(exc)) from exc
+
 
 _CODES = {"stop": 0, "max_steps": 4, "length": 5, "timeout": 124}
 _CUT_SHORT = {

@@ -1,4 +1,9 @@
-"""One run, from a prompt to its end: bounded in time, abortable at any moment, and settled whatever happened."""
+"""One run with its clock.
+
+The time that a run may take; while a person is asked it does not pass.
+
+One run, from a prompt to its end: bounded in time, abortable at any moment, and settled whatever happened.
+"""
 
 import sys
 from typing import Any
@@ -8,18 +13,36 @@ import trio
 
 from agent.client_tools import view_of
 from agent.hook_types import AgentEnd, AgentStart
-from agent.model_caller import ModelCaller
+from agent.model_call import ModelCaller
 from agent.models.base import ModelError
-from agent.output import OutputLost
-from agent.run_clock import RunClock
+from agent.output import OutputLost, RunVoice
 from agent.runs import Run
 from agent.steps import Steps
-from agent.voice import RunVoice
 from agent.worker import Worker
 from wire.messages import PromptResult, StopReason
-from wire.transcript import TranscriptError
+from wire.transcript_repair import TranscriptError
 
-__all__ = ["Turn"]
+
+class RunClock:
+    """Cancels ``scope`` when the time is over. Enter the scope first."""
+
+    def __init__(self, seconds: float) -> None:
+        self.scope = trio.CancelScope()
+        self._left = seconds
+        self._since: float | None = None
+
+    def go_on(self) -> None:
+        """Let the time pass; harmless when it does."""
+        if self._since is None:
+            self._since = trio.current_time()
+            self.scope.deadline = self._since + self._left
+
+    def pause(self) -> None:
+        """Stop it; harmless when it stands."""
+        if self._since is not None:
+            self._left = max(0.0, self._left - (trio.current_time() - self._since))
+            self._since = None
+            self.scope.deadline = float("inf")
 
 
 class Turn:

@@ -4,23 +4,20 @@ import time
 
 import msgspec
 
-from agent.brain import Brain
 from agent.compactor import Compactor
 from agent.context import Knowledge
 from agent.conversation import Conversation, SessionStore
 from agent.hook_types import SessionInfo
-from agent.inbox import Inbox
 from agent.limits import Limits
-from agent.model_shelf import ModelShelf
+from agent.models.catalogue import ModelShelf
 from agent.output import Output
-from agent.runs import RunRegistry
+from agent.runs import Inbox, RunRegistry
 from agent.sealing import plan_sealing
-from agent.tools.todo_list import TodoList
+from agent.toolbox import Brain
+from agent.tools.todo import TodoList
 from wire.entries import ExecRecord
 from wire.messages import AgentStatus
-from wire.transcript import TranscriptError
-
-__all__ = ["Worker"]
+from wire.transcript_repair import TranscriptError
 
 
 class Worker(msgspec.Struct, eq=False, kw_only=True):

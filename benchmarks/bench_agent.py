@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from agent.history.hygiene import Rules, clean
+from agent.history.clean import Rules, clean
 from benchmarks.harness import Result, result
 from wire.entries import MessageEntry, SessionHeader, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.transcript import TranscriptWriter, read_entries

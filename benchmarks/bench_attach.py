@@ -15,7 +15,7 @@ from typing import IO
 
 from benchmarks.harness import Result, median, percentile, result
 from benchmarks.supervisor import running
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 
 _POOL = str(Path(sys.executable).parent / "pool")
 _AGENT = [sys.executable, "-P", "-m", "agent", "--mode", "rpc", "--no-session"]

@@ -15,8 +15,7 @@ from gateway.events.bus import EventBus
 from gateway.events.translate import TextPieces, Translator
 from gateway.settings import EventSettings
 from store import EventRow, StoreSettings, open_store
-from wire.envelope import Channel
-from wire.messages import Message
+from wire.messages import Channel, Message
 
 _PIECES = 400_000
 _BATCH = 780

@@ -9,7 +9,7 @@ from benchmarks.bench_socket import ping
 from benchmarks.harness import Result, median, percentile, result
 from benchmarks.promises import Promise
 from benchmarks.supervisor import STREAMING_AGENT, running
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 
 _RUNS = 1000
 

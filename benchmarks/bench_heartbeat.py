@@ -15,10 +15,10 @@ from trio.testing import MockClock
 
 from benchmarks.harness import Result, median, percentile, result
 from benchmarks.supervisor import STREAMING_AGENT, Supervisor, running
-from doors.control_client import ControlClient, Subscription
-from heartbeat.beats import BeatPorts
+from doors.control.client import ControlClient, Subscription
+from heartbeat.beat import BeatPorts
 from heartbeat.delivery.channel import Alert
-from heartbeat.run_ports import BeatAnswer, BeatRequest, PendingEvent
+from heartbeat.ports import BeatAnswer, BeatRequest, PendingEvent
 from heartbeat.service import open_heartbeat
 from heartbeat.settings import HeartbeatSettings
 from wire.units import Seconds

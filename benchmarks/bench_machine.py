@@ -12,13 +12,14 @@ from collections.abc import Iterable
 
 from benchmarks.harness import Result, best_of, median, percentile, result
 from benchmarks.promises import Promise
-from pool import actions, stimuli
+from pool import stimuli
+from pool import stimuli as actions
 from pool.machine import PoolMachine
 from pool.records import Agent, Group, Kind, Session
 from pool.settings import PoolSettings
+from pool.states import WaiterState
 from pool.stimuli import Hold
-from pool.tables import WaiterState
-from pool.waiting import Waiter, WaitingList
+from pool.waiting_list import Waiter, WaitingList
 from profiles.profile import CapabilityProfile
 
 CROWDS = (100, 1_000, 10_000, 50_000)

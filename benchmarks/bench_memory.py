@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.harness import Result, result
 from benchmarks.promises import Promise
 from benchmarks.supervisor import Supervisor, running
-from doors.control_client import ControlClient, Stream
+from doors.control.client import ControlClient, Stream
 
 _WORKERS = 64
 _SESSIONS = 10_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.harness import Result, result
 from benchmarks.promises import Promise
 from benchmarks.supervisor import Supervisor, running
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 from fixtures.fake_openai import serving
 from fixtures.pi_home import write_pi_home
 

@@ -17,8 +17,8 @@ import trio
 from benchmarks import echo_worker
 from benchmarks.harness import Result, best_of, median, percentile, result
 from benchmarks.promises import Promise
-from doors.control import serve_control
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
+from doors.control.server import serve_control
 from gateway.caller import Caller
 
 _ROUNDS = 20

@@ -8,7 +8,7 @@ from benchmarks.bench_store import fill_store
 from benchmarks.harness import Result, result
 from benchmarks.promises import Promise
 from benchmarks.supervisor import STREAMING_AGENT, running
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 
 _ROUNDS = 3
 

@@ -20,7 +20,7 @@ from benchmarks import stream_worker
 from benchmarks.harness import Result, result
 from benchmarks.promises import Promise
 from benchmarks.supervisor import STREAMING_AGENT, Supervisor, running
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 
 _PIECES = 400_000
 _PIECE = "word "

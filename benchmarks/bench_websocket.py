@@ -16,7 +16,7 @@ import trio
 
 from benchmarks.door_server import DoorServer, control, door_server, read_until, request_beside_ping
 from benchmarks.harness import Result, best_of, result
-from doors.control import serve_control
+from doors.control.server import serve_control
 from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from gateway.caller import Caller

@@ -10,8 +10,6 @@ from benchmarks.harness import Result
 from benchmarks.promises import Promise
 from benchmarks.report import Report, number
 
-__all__ = ["draw"]
-
 _WIDTH = 1080
 _BARS_AT = 400
 _ALLOWED = 240

@@ -14,8 +14,6 @@ import psutil
 
 from benchmarks.harness import Result, median, result
 
-__all__ = ["DoorServer", "control", "door_server", "read_until", "request_beside_ping"]
-
 _TRIPS = 2000
 _TURNS = 4
 

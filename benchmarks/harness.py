@@ -11,8 +11,6 @@ import msgspec
 
 from benchmarks.promises import Promise
 
-__all__ = ["Result", "best_of", "median", "percentile", "result"]
-
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One figure."""

@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["Promise"]
-
 
 class Promise(StrEnum):
     """A row of the table. One may be held by several figures, and every one must have at least one."""

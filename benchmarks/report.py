@@ -14,8 +14,6 @@ from rich.table import Table
 from benchmarks.harness import Result
 from benchmarks.promises import Promise
 
-__all__ = ["Machine", "Report", "number", "show", "this_machine"]
-
 _WIDTH = 160
 """Columns of the table where nobody says how many there are."""
 

@@ -13,8 +13,6 @@ import psutil
 
 from benchmarks import stream_worker
 
-__all__ = ["STREAMING_AGENT", "Supervisor", "running"]
-
 _POOL = (sys.executable, "-P", "-m", "cli")
 _LIMIT = 60.0
 """Seconds for a start or an end."""

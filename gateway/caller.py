@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import Any, Protocol
 
-__all__ = ["UNANSWERED", "Caller", "Unanswered"]
-
 
 class Unanswered(Enum):
     """What a method returns where its caller wants to hear only of errors."""

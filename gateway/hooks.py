@@ -41,21 +41,6 @@ import msgspec
 
 from router.source import MessageSource
 
-__all__ = [
-    "HOOK_NAMES",
-    "AgentBootstrap",
-    "CommandGiven",
-    "Drop",
-    "GatewayLife",
-    "HookName",
-    "HookTable",
-    "LeaveOut",
-    "MessageSeen",
-    "SessionLife",
-    "hook",
-    "names_of",
-]
-
 HookName = Literal[
     "agent:bootstrap",
     "command:new",

@@ -5,16 +5,14 @@ from typing import Any
 import msgspec
 
 from gateway.events import BusStatistics
-from gateway.holds import HoldsFigures
 from gateway.lanes import LanesSnapshot
-from gateway.permissions import PendingPermission
+from gateway.turns.approvals import PendingPermission
+from gateway.turns.holds import HoldsFigures
 from heartbeat.cron.requests import CronFigures
-from heartbeat.delivery.records import Statistics
+from heartbeat.delivery.outbox import Statistics
 from heartbeat.system_events import QueueFigures
 from pool import PoolStatistics
 from store.records import StoreStatistics
-
-__all__ = ["AutonomyFigures", "GatewayFigures", "StatusDocument"]
 
 
 class AutonomyFigures(msgspec.Struct, frozen=True, kw_only=True):

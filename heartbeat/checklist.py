@@ -11,8 +11,6 @@ from pathlib import Path
 import msgspec
 import trio
 
-__all__ = ["CHECKLIST_NAME", "Checklist", "ChecklistState", "is_effectively_empty", "look", "look_at"]
-
 CHECKLIST_NAME = "HEARTBEAT.md"
 
 _MOST_BYTES = 256 * 1024

@@ -6,9 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from heartbeat.checklist import ChecklistState
-from heartbeat.reasons import ACTIONS, Reason
-
-__all__ = ["Decision", "Facts", "Go", "Skip", "SkipReason", "decide"]
+from heartbeat.wake import ACTIONS, Reason
 
 _PAST_AN_EMPTY_LIST = frozenset({Reason.EXEC, Reason.CRON, Reason.WAKE, Reason.HOOK})
 _ABOUT_EVENTS = frozenset({Reason.EXEC, Reason.CRON, Reason.RETRY})

@@ -9,17 +9,26 @@ import structlog
 import trio
 
 from errors import PoolError, UsageError
-from heartbeat.beat_book import BeatBook
-from heartbeat.beat_records import AgentStatus, BeatReport, Outcome
-from heartbeat.beats import BeatPorts, Beats, Performed
+from heartbeat.beat import BeatPorts, Beats, Performed
+from heartbeat.beat_store import BeatBook
 from heartbeat.gates import SkipReason
 from heartbeat.ports import Documents
-from heartbeat.reasons import Reason, reason_of
-from heartbeat.rota import Member, Rota
+from heartbeat.records import AgentStatus, BeatReport, Outcome
+from heartbeat.schedule import Member, Rota
 from heartbeat.settings import HeartbeatSettings
-from heartbeat.wake import FLOOD_BEATS, LONGEST_PAUSE, MOST_AN_HOUR, Begin, Busy, Failed, Paused, Target, WakeMachine
-
-__all__ = ["Heartbeat", "open_heartbeat"]
+from heartbeat.wake import (
+    FLOOD_BEATS,
+    LONGEST_PAUSE,
+    MOST_AN_HOUR,
+    Begin,
+    Busy,
+    Failed,
+    Paused,
+    Reason,
+    Target,
+    WakeMachine,
+    reason_of,
+)
 
 
 class _Waiter:

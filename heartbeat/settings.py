@@ -4,8 +4,6 @@ import msgspec
 
 from wire.units import Seconds
 
-__all__ = ["ActiveHours", "HeartbeatOverrides", "HeartbeatSettings", "effective"]
-
 _SHORTEST = 60.0
 _LONGEST_TIMEOUT = 86400.0
 _MOST_RETRIES = 10

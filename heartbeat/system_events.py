@@ -13,15 +13,6 @@ from operator import itemgetter
 
 import msgspec
 
-__all__ = [
-    "RESULTS",
-    "EventKind",
-    "EventLimits",
-    "QueueFigures",
-    "SystemEvent",
-    "SystemEventQueue",
-]
-
 
 class EventKind(StrEnum):
     """What has happened."""

@@ -7,9 +7,7 @@ from enum import StrEnum
 
 from errors import PoolError
 from pool.settings import PoolSettings
-from pool.tables import checked
-
-__all__ = ["BREAKER_MOVES", "BreakerState", "Budget", "TokenBucket"]
+from pool.states import checked
 
 
 class TokenBucket:

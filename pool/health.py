@@ -12,8 +12,6 @@ import msgspec
 
 from pool.settings import PoolSettings
 
-__all__ = ["Health", "Observation", "Verdict"]
-
 
 class Verdict(Enum):
     """What to do about a worker now."""

@@ -25,14 +25,12 @@ from rpc.client import RpcClient
 from rpc.dialect import Dialect
 from rpc.dialects import make_dialect
 from rpc.limit_mark import can_mark_by_limit
-from rpc.pi.home import AGENT_DIR_VARIABLE, PrivateHome
+from rpc.pi.agent_dir import AGENT_DIR_VARIABLE, PrivateHome
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
-from rpc.stderrlog import rotated
-from wire.transcript import TranscriptError, repair_transcript
-
-__all__ = ["LocalLauncher", "LocalWorker"]
+from rpc.stderr_log import rotated
+from wire.transcript_repair import TranscriptError, repair_transcript
 
 _PARENT_VARIABLE = "POOL_WORKER_PARENT"
 """Tells the bundled agent who must be its parent, so that it does not start for one that has just been killed."""

@@ -7,19 +7,15 @@ import msgspec
 import trio
 
 from errors import PoolError, WorkerError, WorkerExited
-from pool.actions import Grant
-from pool.stimuli import Hold
+from pool.stimuli import Grant, Hold
 from pool.worker import PoolWorker
 from profiles import MatchLevel
-from rpc.exchange import Exchange
-from rpc.pending import own_error
-from rpc.raw import RawRequest
+from rpc.passthrough import RawRequest
+from rpc.requests import Exchange, own_error
 from rpc.turn import Turn, open_turn
 from wire.messages import Message, PromptParams, PromptResult, Ready, StateResult
 
 Cause = Callable[[], PoolError | None]
-
-__all__ = ["Batches", "Lease", "PromptStream"]
 
 
 class PromptStream:

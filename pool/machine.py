@@ -9,23 +9,19 @@ from collections.abc import Callable
 from typing import Any
 
 from errors import UsageError
-from pool import audit, refusals, report, stimuli
-from pool.actions import Action, Reject, StopReason
-from pool.fleet import Fleet
-from pool.leases import Leases
-from pool.placing import Placing
-from pool.pump import Pump
+from pool import invariants, rejections, report, stimuli
+from pool.admission import Placing
+from pool.binding import Leases
 from pool.records import Session, Worker
+from pool.scheduling import Pump, Upkeep
 from pool.settings import PoolSettings
 from pool.snapshot import MachineSnapshot, SessionStanding, WorkerExplanation
-from pool.starts import Starts
+from pool.spawning import Starts
 from pool.state import State, check_settings
-from pool.stimuli import FailureKind, Stimulus
-from pool.tables import MODE_MOVES, Mode, SessionState, WorkerState, checked
-from pool.upkeep import Upkeep
+from pool.states import MODE_MOVES, Mode, SessionState, WorkerState, checked
+from pool.stimuli import Action, FailureKind, Reject, Stimulus, StopReason
+from pool.workers import Fleet
 from profiles.profile import CapabilityProfile
-
-__all__ = ["PoolMachine"]
 
 _HIGHEST_PRIORITY = 1000
 """Waiting is worth one step each ``age_step``: more than this would outlast any wait, and far more no float holds."""
@@ -163,7 +159,7 @@ class PoolMachine:
 
     def validate(self) -> None:
         """Check every invariant over the whole state; raises AssertionError. A test aid, O(everything)."""
-        audit.validate(self._state)
+        invariants.validate(self._state)
 
     def _settle(self) -> None:
         self._pump.run()
@@ -180,7 +176,7 @@ class PoolMachine:
             raise UsageError(f"request {request!r} is in use already")
         if state.mode in (Mode.DRAINING, Mode.CLOSED):
             state.counters.refused += 1
-            state.actions.append(Reject(request, refusals.closed(state.figures(), state.mode.value)))
+            state.actions.append(Reject(request, rejections.closed(state.figures(), state.mode.value)))
             return
         waiter = state.new_waiter(acquire)
         session = waiter.session
@@ -388,7 +384,7 @@ class PoolMachine:
 
     def _refuse_all(self) -> None:
         state = self._state
-        error = refusals.closed(state.figures(), state.mode.value)
+        error = rejections.closed(state.figures(), state.mode.value)
         for waiter in list(state.requests.values()):
             state.reject(waiter, error)
 

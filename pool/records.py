@@ -4,18 +4,15 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from errors import PoolError
-from pool.actions import StopReason
 from pool.budget import Budget
-from pool.stimuli import FailureKind, Hold
-from pool.tables import SessionState, WorkerState
-from pool.waiting import Gate, Line, Waiter
+from pool.states import SessionState, WorkerState
+from pool.stimuli import FailureKind, Hold, StopReason
+from pool.waiting_list import Gate, Line, Waiter
 from profiles.matching import MatchLevel
 from profiles.profile import CapabilityProfile, SoftArgs
 
 if TYPE_CHECKING:
-    from pool.timers import Timer
-
-__all__ = ["Agent", "Group", "Held", "Kind", "Preparation", "Session", "Worker", "reachable"]
+    from wire.timers import Timer
 
 
 class Agent:

@@ -15,12 +15,10 @@ from pool.snapshot import (
     WorkerFigures,
 )
 from pool.state import State
-from pool.tables import Mode, SessionState, WaiterState, WorkerState
-from pool.waiting import Waiter
+from pool.states import Mode, SessionState, WaiterState, WorkerState
+from pool.waiting_list import Waiter
 from profiles.matching import MatchLevel, first_difference, match
 from profiles.profile import CapabilityProfile
-
-__all__ = ["explain", "snapshot", "standing"]
 
 
 def snapshot(state: State, now: float) -> MachineSnapshot:

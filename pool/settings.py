@@ -1,10 +1,15 @@
-"""What can be set about the pool; the ``[pool]`` table of the settings file."""
+"""[pool] and memory check.
+
+What can be set about the pool; the ``[pool]`` table of the settings file.
+
+Refuse a pool size that the memory it may use cannot hold, with the arithmetic.
+"""
 
 import msgspec
 
+from errors import UsageError
+from rpc.cgroup import MemoryLimit, memory_limit
 from wire.units import ByteCount, Seconds
-
-__all__ = ["PoolSettings", "Prewarm"]
 
 
 class Prewarm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,3 +91,28 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long ``drain`` and a graceful stop wait for turns in flight."""
     prewarm: list[Prewarm] = []
     """What to keep warm; empty = ``min`` workers of the default agent in the default role."""
+
+
+_MIB = 1024 * 1024
+
+
+def check_memory(settings: PoolSettings, total_bytes: int | None = None, *, limit: MemoryLimit | None = None) -> None:
+    """Raise UsageError when ``max`` workers of ``worker_memory`` bytes each are more than there is.
+
+    ``total_bytes`` None: the machine's physical memory, or what its cgroup allows (``limit``, None: what holds here).
+    """
+    total, where = total_bytes, "this machine has"
+    if total is None:
+        import psutil  # noqa: PLC0415  # 15 ms that clients, which read these settings too, need not wait
+
+        total, limit = psutil.virtual_memory().total, limit or memory_limit()
+        if limit is not None and limit.size < total:
+            total, where = limit.size, f"{limit.file} allows"
+    wanted = settings.max * settings.worker_memory
+    if wanted > total:
+        fits = total // settings.worker_memory
+        raise UsageError(
+            f"pool.max = {settings.max} workers x {settings.worker_memory // _MIB} MiB (pool.worker_memory) = "
+            f"{wanted // _MIB} MiB, but {where} {total // _MIB} MiB; "
+            f"set pool.max to {fits} or less, or pool.worker_memory to what a worker really needs"
+        )

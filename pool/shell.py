@@ -17,23 +17,17 @@ import trio
 
 from errors import PoolError, WorkerError, WorkerExited
 from pool import stimuli
-from pool.actions import Action, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stop
-from pool.attendance import Attendance, SessionPort
-from pool.edges import EventSink, ignore_event, is_callers_own
-from pool.execs import Conversation, ExecDesk, ExecNews
 from pool.lease import Lease
-from pool.life import OnExec, WorkerLife, rss_by_worker
 from pool.machine import PoolMachine
-from pool.memory import check_memory
-from pool.settings import PoolSettings
+from pool.raw_listeners import Attendance, SessionPort
+from pool.settings import PoolSettings, check_memory
 from pool.statistics import LatencyRecorder, PoolStatistics, assemble_statistics
-from pool.stimuli import FailureKind, Stimulus
-from pool.tickets import Tickets
+from pool.stimuli import Action, FailureKind, Grant, Notify, Reconcile, Reject, Reset, Spawn, Stimulus, Stop
+from pool.tickets import Conversation, EventSink, ExecDesk, ExecNews, Tickets, ignore_event, is_callers_own
 from pool.worker import WorkerLauncher, put_conversation, tells_full_disk
+from pool.worker_task import OnExec, WorkerLife, rss_by_worker
 from profiles import CapabilityProfile
 from wire.messages import SessionResult
-
-__all__ = ["Pool"]
 
 
 class Pool:

@@ -6,29 +6,17 @@ import random
 from typing import Any
 
 from errors import PoolError, UsageError
-from pool import refusals
-from pool.actions import Action, Notify, Reject
+from pool import rejections
+from pool.available import AvailableIndex
 from pool.budget import TokenBucket
-from pool.counters import Counters
-from pool.index import AvailableIndex
 from pool.records import Agent, Group, Held, Kind, Session, Worker
 from pool.settings import PoolSettings
-from pool.snapshot import Figures
-from pool.stimuli import Acquire
-from pool.tables import (
-    SESSION_MOVES,
-    WORKER_MOVES,
-    Mode,
-    SessionState,
-    WaiterState,
-    WorkerState,
-    checked,
-)
-from pool.timers import Timers
-from pool.waiting import Gate, Waiter, WaitingList
+from pool.snapshot import Counters, Figures
+from pool.states import SESSION_MOVES, WORKER_MOVES, Mode, SessionState, WaiterState, WorkerState, checked
+from pool.stimuli import Acquire, Action, Notify, Reject
+from pool.waiting_list import Gate, Waiter, WaitingList
 from profiles.profile import CapabilityProfile
-
-__all__ = ["State", "check_settings"]
+from wire.timers import Timers
 
 _FIRST_GUESS = 1.0
 """Seconds between two served waiters, before any was."""
@@ -307,7 +295,7 @@ class State:
 
     def expire(self, waiter: Waiter) -> None:
         """End the request: its deadline has passed."""
-        error = refusals.timed_out(self.figures(), waiter, self.pins())
+        error = rejections.timed_out(self.figures(), waiter, self.pins())
         self.finish(waiter)
         self.counters.expired += 1
         self.actions.append(Reject(waiter.request, error))

@@ -1,23 +1,55 @@
-"""What ``statistics()`` returns: a frozen, consistent picture of the pool; ``pool status --json`` prints it.
+"""Statistics(), latency quantiles.
+
+Latency quantiles over the most recent samples: bounded memory, nothing to tune.
+
+What ``statistics()`` returns: a frozen, consistent picture of the pool; ``pool status --json`` prints it.
 
 Times are seconds, sizes bytes. Everything about requests, sessions and workers comes from the machine in one step;
 only pid, memory and CPU are measured at the processes.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from pool.life import WorkerLife
-from pool.quantiles import LatencyFigures, RecentLatencies
 from pool.settings import PoolSettings
 from pool.snapshot import CounterFigures, MachineSnapshot, ProfileFigures, SessionFigures, WaiterFigures, WorkerFigures
 from pool.worker import ProcessFacts
+from pool.worker_task import WorkerLife
 from rpc.cgroup import OrphanGuarantee
 from wire.units import ByteCount, Seconds
 
-__all__ = ["LatencyRecorder", "PoolStatistics", "WorkerStatus", "assemble_statistics"]
+
+class LatencyFigures(msgspec.Struct, frozen=True):
+    """Quantiles in seconds over the recent samples, and how many samples there were in all."""
+
+    count: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+    max: float = 0.0
+
+
+class RecentLatencies:
+    """Keeps the last ``window`` samples; quantiles are computed when somebody asks."""
+
+    def __init__(self, window: int = 1024) -> None:
+        self._recent: deque[float] = deque(maxlen=window)
+        self._count = 0
+
+    def add(self, seconds: float) -> None:
+        """Record one sample."""
+        self._recent.append(seconds)
+        self._count += 1
+
+    def figures(self) -> LatencyFigures:
+        """Nearest-rank quantiles of what is kept."""
+        if not self._recent:
+            return LatencyFigures()
+        ordered = sorted(self._recent)
+        last = len(ordered) - 1
+        return LatencyFigures(self._count, ordered[last // 2], ordered[round(last * 0.99)], ordered[-1])
 
 
 class LatencyRecorder:

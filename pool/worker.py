@@ -13,15 +13,12 @@ import msgspec
 import trio
 
 from errors import PoolError, ProtocolViolation, ResumeFailed, WorkerRefused
-from pool.actions import Reset
+from pool.stimuli import Reset
 from profiles.profile import CapabilityProfile, SoftArgs
 from rpc.cgroup import OrphanGuarantee
 from rpc.client import RpcClient
-from rpc.endings import MAX_REASON
+from rpc.transport import MAX_REASON
 from wire.messages import SessionResult, StateResult
-
-__all__ = ["PoolWorker", "ProcessFacts", "WorkerLauncher", "put_conversation", "reconcile", "tells_full_disk", "told"]
-
 
 _MAX_SEALED, _MAX_ID = 1_000, 256
 """Of the calls that a worker says it has sealed, so many are told, by so much of their names."""

@@ -8,12 +8,17 @@ from itertools import chain
 import msgspec
 
 from errors import UsageError
-from profiles.native_args import check_native_settings, native_args
-from profiles.paths import expand_home, resolve_cwd, resolve_resource
-from profiles.profile import CapabilityProfile, Resources, SoftArgs, make_profile
+from profiles.command_line import check_native_settings, native_args
+from profiles.profile import (
+    CapabilityProfile,
+    Resources,
+    SoftArgs,
+    expand_home,
+    make_profile,
+    resolve_cwd,
+    resolve_resource,
+)
 from profiles.settings import AgentSettings, DialectName, ProfilesSettings, RoleSettings, SkillSettings
-
-__all__ = ["KNOWN_TOOLS", "build_profile", "workspace_of"]
 
 KNOWN_TOOLS: dict[DialectName, tuple[str, ...]] = {
     "native": ("edit", "exec", "find", "grep", "ls", "process", "read", "todo", "write"),

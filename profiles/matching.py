@@ -6,8 +6,6 @@ from itertools import zip_longest
 
 from profiles.profile import CapabilityProfile, Resources, SoftArgs
 
-__all__ = ["MatchLevel", "first_difference", "match", "surplus"]
-
 _SHOWN_CHARACTERS = 60
 
 

@@ -1,14 +1,58 @@
-"""The capability profile: what a worker process can do, and therefore which sessions it may serve."""
+"""Profile type, signature, path normalisation.
 
-from collections.abc import Iterable, Iterator, Mapping
+Signatures: SHA-256 over one canonical encoding of a profile's parts, the same bytes on every machine and Python.
+
+The encoding is length-prefixed and therefore injective: two different inputs never share their bytes. It depends on no
+serialisation library, so that a signature in a status report or a state file keeps its meaning across upgrades.
+
+- ``None`` is ``n``;
+- a text is ``s<length>:<bytes>``, the length in decimal, the bytes UTF-8 (lone surrogates as ``surrogatepass`` does);
+- a list is ``l<count>:<items>``.
+
+The digest is of the list ``[tag, part, part, ...]``; the tag carries the version of this description.
+
+The capability profile: what a worker process can do, and therefore which sessions it may serve.
+
+Paths in profiles: two spellings of one place become one text, so that they share their workers.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
 
 import msgspec
 
 from errors import UsageError
-from profiles.signature import HARD_TAG, SIGNATURE_TAG, digest
-from wire.secret_names import secret_values
+from wire.redaction import secret_values
 
-__all__ = ["CapabilityProfile", "Resources", "SoftArgs", "make_profile", "with_soft"]
+SIGNATURE_TAG = "profile/1"
+HARD_TAG = "profile-hard/1"
+
+Encodable = str | None | Sequence["Encodable"]
+
+
+def digest(tag: str, *parts: Encodable) -> str:
+    """64 hex digits that stand for ``parts`` under ``tag``."""
+    return sha256(canonical((tag, *parts))).hexdigest()
+
+
+def canonical(value: Encodable) -> bytes:
+    """The canonical encoding of one value; see the module docstring."""
+    return b"".join(_pieces(value))
+
+
+def _pieces(value: Encodable) -> Iterator[bytes]:
+    if value is None:
+        yield b"n"
+    elif isinstance(value, str):
+        data = value.encode("utf-8", "surrogatepass")
+        yield b"s%d:" % len(data)
+        yield data
+    else:
+        yield b"l%d:" % len(value)
+        for item in value:
+            yield from _pieces(item)
 
 
 class SoftArgs(msgspec.Struct, frozen=True):
@@ -172,3 +216,31 @@ def _check(
             raise UsageError(f"{name!r} is no name of an environment variable")
         if "\0" in value:
             raise UsageError(f"the environment variable {name!r} holds a NUL character")
+
+
+def resolve_cwd(path: str) -> str:
+    """The working directory absolute, ``~`` expanded, symbolic links resolved; it need not exist yet."""
+    if "\0" in path:
+        raise UsageError(f"{path[:80]!r} holds a NUL character; it is no path")
+    return os.path.realpath(expand_home(path))
+
+
+def resolve_resource(name: str, cwd: str) -> str:
+    """A skill, extension, template or directory as an absolute path; a URI-like name is left alone.
+
+    A relative path starts at ``cwd``, where the worker itself would look. Symbolic links stay: what a resource is
+    called can be part of its meaning, and a link such as ``current`` must outlive a change of its target. ``..`` stays
+    for the same reason: behind a link it is not the parent that the text shows.
+    """
+    return name if is_uri_like(name) else str(Path(cwd) / expand_home(name))
+
+
+def is_uri_like(name: str) -> bool:
+    """Whether a resource is named otherwise than by path: ``npm:x``, ``git:host/x``, ``https://x``, ``git@host:x``."""
+    head, colon, _ = name.partition(":")
+    return bool(colon and head) and "/" not in head and not head.startswith(("~", "."))
+
+
+def expand_home(path: str) -> str:
+    """The path with a leading ``~`` or ``~user`` replaced, where that home is known."""
+    return os.path.expanduser(path)  # noqa: PTH111  # Path.expanduser raises where HOME is unknown; this leaves the text

@@ -8,17 +8,6 @@ import msgspec
 
 from wire.units import Seconds
 
-__all__ = [
-    "AgentDefaults",
-    "AgentSettings",
-    "DialectName",
-    "PermissionMode",
-    "ProfilesSettings",
-    "RoleSettings",
-    "SkillSettings",
-    "ThinkingLevel",
-]
-
 DialectName = Literal["native", "pi"]
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 PermissionMode = Literal["auto", "approval", "readonly"]

@@ -1,6 +1,5 @@
 """From where a message came to whose it is: session key, agent, role, workspace. Pure but for one directory."""
 
-from router.check import router_problems
 from router.keys import (
     MAX_KEY_LENGTH,
     ChannelKey,
@@ -19,7 +18,7 @@ from router.keys import (
     session_dir,
 )
 from router.route import RouteDecision, RouteReasons, route
-from router.settings import Binding, RoleTables, RouterSettings
+from router.settings import Binding, RoleTables, RouterSettings, router_problems
 from router.source import ChatType, MessageSource, Peer
 from router.workspaces import WorkspaceFinding, find_workspace, make_workspace
 

@@ -1,15 +1,45 @@
-"""From a message source to its session key: the table of forms. Pure."""
+"""Source -> session key, identity links.
 
+Identity links: several ids of one person, one name. Pure.
+
+From a message source to its session key: the table of forms. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from router.keys import ChannelKey, DmKey, GroupKey, MainKey, SessionKey, format_session_key
-from router.links import Identity, find_identity
 from router.settings import DmScope, RouterSettings
 from router.source import MessageSource, account_of
 
-__all__ = ["KeyForm", "SessionFinding", "find_session"]
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a sender is: ``name`` stands in the session key."""
+
+    name: str
+    link: str | None = None
+    """The id in the settings by which the sender was recognised; None = the sender is linked to nobody."""
+    is_namesake: bool = False
+    """An unlinked sender whose id is the name of a link: whoever may choose an id could otherwise be that person."""
+
+
+def find_identity(links: Mapping[str, Sequence[str]], channel: str, sender: str) -> Identity:
+    """The person behind a sender. ``channel:id`` comes before the bare id.
+
+    An entry with a colon is always ``channel:id``: else a sender who calls himself ``telegram:111`` elsewhere would be
+    taken for that person.
+    """
+    entries = [f"{channel}:{sender}"]
+    if ":" not in sender:
+        entries.append(sender)
+    for entry in entries:
+        for name, ids in links.items():
+            if entry in ids:
+                return Identity(name=name, link=entry)
+    return Identity(name=sender, is_namesake=sender in links)
+
 
 KeyForm = Literal["webchat", "main", "per-peer", "per-channel-peer", "per-account-channel-peer", "group", "channel"]
 

@@ -4,8 +4,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-__all__ = ["ChatType", "MessageSource", "Peer", "account_of", "peer_of"]
-
 ChatType = Literal["dm", "group", "channel", "thread"]
 
 Identifier = Annotated[str, msgspec.Meta(max_length=512)]

@@ -1,11 +1,18 @@
-"""Which processes are our own children: the one list that the reaper, the state file and the status read."""
+"""Child registry and exit waiting.
+
+Which processes are our own children: the one list that the reaper, the state file and the status read.
+
+Waiting for the end of a child of ours, and signalling it: through a pidfd, or a thread where there is none.
+"""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
 
 import trio
 
-from rpc.procfs import ProcessIdentity
-
-__all__ = ["ChildRegistry"]
-
+from wire.procfs import ProcessIdentity
 
 _SCANS = 4  # more would fight the event loop for the interpreter when many workers end at once
 
@@ -48,3 +55,74 @@ class ChildRegistry:
         """Wait until the list has changed since the last call; changes in between count once. For one waiter."""
         await self._changed.wait()
         self._changed = trio.Event()
+
+
+class ExitWatch:
+    """One child's end. Waiting does not reap: whoever owns the ``Popen`` does, once."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None) -> None:
+        self._popen = popen
+        self._pidfd = pidfd
+        self._thread = trio.CapacityLimiter(1)
+
+    @classmethod
+    def open(cls, popen: subprocess.Popen[bytes]) -> "ExitWatch":
+        """Watch a child that is not reaped yet. Raises OSError when the table of files is full."""
+        return cls(popen, os.pidfd_open(popen.pid) if hasattr(os, "pidfd_open") else None)
+
+    async def wait(self) -> None:
+        """Wait until the child has ended."""
+        if self._pidfd is None:
+            # An abandoned thread ends with the child.
+            await trio.to_thread.run_sync(_wait_blocking, self._popen, abandon_on_cancel=True, limiter=self._thread)
+        else:
+            await trio.lowlevel.wait_readable(self._pidfd)
+
+    def has_ended(self) -> bool:
+        """Whether the child has ended; its pid stays taken where the platform can do that."""
+        try:
+            return _look(self._popen) is not None
+        except ChildProcessError:
+            return self._popen.poll() is not None
+
+    def kill_group(self) -> None:
+        """SIGKILL to the process group that the child was started to lead, unless its pid may be another's by now.
+
+        Nobody in there gets away by forking between a look and its signal.
+        """
+        with suppress(ChildProcessError, ProcessLookupError, PermissionError):
+            _look(self._popen)
+            os.killpg(self._popen.pid, signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Signal the child; nothing happens if it has ended."""
+        if self._pidfd is None:
+            self._popen.send_signal(number)  # looks first whether the child has ended
+            return
+        try:
+            signal.pidfd_send_signal(self._pidfd, number)
+        except ProcessLookupError:
+            return  # it was faster
+
+    def close(self) -> None:
+        """Give the pidfd back."""
+        if self._pidfd is not None:
+            trio.lowlevel.notify_closing(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+
+def _look(popen: subprocess.Popen[bytes]) -> object:
+    """How the child ended, None if it did not; its pid stays taken. ChildProcessError: reaped, or nobody can tell."""
+    if popen.returncode is not None or not hasattr(os, "waitid"):
+        raise ChildProcessError
+    return os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+
+def _wait_blocking(popen: subprocess.Popen[bytes]) -> None:
+    """Block until the child has ended, leaving its pid taken where the platform can do that."""
+    if not hasattr(os, "waitid"):
+        popen.wait()  # reaps; Popen's own lock keeps two threads from doing it twice
+        return
+    with suppress(ChildProcessError):  # ended and reaped before this thread began to wait
+        os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)

@@ -9,24 +9,17 @@ import msgspec
 import trio
 
 from errors import PoolError, ProtocolViolation, WorkerError, WorkerExited
-from rpc.contamination import Contamination
 from rpc.dialect import Dialect, Step
-from rpc.encoding import encode_params
-from rpc.endings import MAX_REASON, fault_of, why_ended, why_not_ready
-from rpc.exchange import Alarm, Exchange
-from rpc.notices import NOTICED_EVENTS, Notices
-from rpc.outbox import Outbox
-from rpc.pending import PendingRequests, own_error
-from rpc.raw import RawLine, RawRequest
+from rpc.passthrough import RawLine, RawRequest
+from rpc.pipes import Outbox
+from rpc.requests import Alarm, Exchange, PendingRequests, encode_params, own_error
 from rpc.settings import RpcSettings
-from rpc.statistics import ClientStatistics
 from rpc.subscription import Broadcast, Subscription
-from rpc.transport import ExitStatus, Transport
+from rpc.transport import MAX_REASON, ClientStatistics, ExitStatus, Transport, fault_of, why_ended, why_not_ready
+from rpc.worker_events import NOTICED_EVENTS, Contamination, Notices
 from wire.framing import DECODE_ERRORS, LineFramer
 from wire.messages import Background, ExecExit, Message, Ready
-from wire.veil import Veil
-
-__all__ = ["ClientStatistics", "RpcClient"]
+from wire.redaction import Veil
 
 T = TypeVar("T")
 

@@ -9,10 +9,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from rpc.raw import RawLine, RawObject
+from rpc.passthrough import RawLine, RawObject
 from wire.messages import Message
-
-__all__ = ["NOTHING", "Dialect", "Step"]
 
 
 class Step(NamedTuple):

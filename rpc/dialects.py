@@ -6,8 +6,6 @@ from errors import UsageError
 from rpc.dialect import Dialect
 from rpc.settings import RpcSettings
 
-__all__ = ["DIALECTS", "make_dialect", "nobody"]
-
 
 def _native(_settings: RpcSettings, **_of_pi: object) -> Dialect:
     from rpc.native import NativeDialect  # noqa: PLC0415 - a supervisor of pi workers never needs it

@@ -18,14 +18,11 @@ import trio
 from errors import WorkerStartFailed
 from rpc import guard_main
 from rpc.cgroup import Cgroup
-from rpc.children import ChildRegistry
-from rpc.exits import ExitWatch
+from rpc.children import ChildRegistry, ExitWatch
 from rpc.limit_mark import unmark
 from rpc.pipes import Pipe
-from rpc.procfs import identify
 from rpc.transport import ExitStatus
-
-__all__ = ["Guard", "keep_guard"]
+from wire.procfs import identify
 
 _LEAVE_TIME = 2.0  # seconds that a guard gets to end after the goodbye
 _FIRST_DELAY = 0.1  # seconds before a lost guard is replaced, doubled for every one lost in a row

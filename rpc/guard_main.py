@@ -15,13 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 
 if __name__ == "__main__":
-    # A bare package in place of ``rpc/__init__.py``, which may import what the guard does not have.
-    package = types.ModuleType("rpc")
-    package.__path__ = [str(Path(__file__).parent)]
-    sys.modules["rpc"] = package
+    # Bare packages: an ``__init__.py`` may import what the guard does not have.
+    for room in ("rpc", "wire"):
+        package = types.ModuleType(room)
+        package.__path__ = [str(Path(__file__).parents[1] / room)]
+        sys.modules[room] = package
 
 from rpc.cgroup import Cgroup
-from rpc.hunt import Hunt
+from rpc.sweep import Hunt
 
 GOODBYE = b"q"
 """Written by a supervisor that has stopped its workers itself."""

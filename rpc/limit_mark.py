@@ -13,16 +13,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = [
-    "can_mark_by_limit",
-    "instance_of",
-    "limit_mark_of",
-    "mark_by_limit",
-    "mark_number",
-    "marking_children",
-    "unmark",
-]
-
 _LIMIT: int | None = getattr(resource, "RLIMIT_RTTIME", None) if sys.platform.startswith("linux") else None
 _FLAG = 1 << 61  # no limit that is meant as one is as large; 32 bits of instance and 24 of worker stand below it
 _WORKER_BITS = 24

@@ -10,11 +10,9 @@ import msgspec
 
 from errors import UsageError
 from rpc.dialect import NOTHING, Step
-from rpc.raw import RawLine, RawObject, paired, text_of, with_id, with_own_id
+from rpc.passthrough import RawLine, RawObject, paired, text_of, with_id, with_own_id
 from wire.framing import DECODE_ERRORS, DecodedBlock, decode_block, decode_each_line
 from wire.messages import EMPTY, Background, ExecExit, Message, Ready
-
-__all__ = ["NativeDialect"]
 
 _NOTICED = frozenset({None, "run_start", "done", "ready", "background", "exec_exit"})
 _CHECKED: dict[str, msgspec.json.Decoder[Any]] = {

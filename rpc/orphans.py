@@ -17,19 +17,9 @@ import trio
 from errors import UsageError
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
-from rpc.hunt import Hunt, Quarry, SweepReport, kill_listed, kill_marked
-from rpc.procfs import ProcessIdentity, ProcessStat, children_of, read_stat
-from rpc.statefile import read_state
-
-__all__ = [
-    "Reaper",
-    "SweepReport",
-    "become_subreaper",
-    "sweep",
-    "sweep_adopted",
-    "sweep_instance",
-    "sweep_previous",
-]
+from rpc.state_file import read_state
+from rpc.sweep import Hunt, Quarry, SweepReport, kill_listed, kill_marked
+from wire.procfs import ProcessIdentity, ProcessStat, children_of, read_stat
 
 _PR_SET_CHILD_SUBREAPER = 36
 

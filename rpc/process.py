@@ -15,18 +15,15 @@ import trio
 
 from errors import PoolError, WorkerExited, WorkerStartFailed
 from rpc.cgroup import Cgroup
-from rpc.children import ChildRegistry
-from rpc.exits import ExitWatch
-from rpc.hunt import Hunt, SweepReport
+from rpc.children import ChildRegistry, ExitWatch
 from rpc.pipes import Pipe
-from rpc.procfs import ProcessIdentity, identify, read_stat
 from rpc.settings import RpcSettings
 from rpc.spawn import Started, WorkerSpec, start_process
-from rpc.stderrlog import LineLog, Tail
+from rpc.stderr_log import LineLog, Tail
+from rpc.sweep import Hunt, SweepReport
 from rpc.transport import ExitStatus
-from wire.veil import Veil
-
-__all__ = ["Rung", "WorkerProcess"]
+from wire.procfs import ProcessIdentity, identify, read_stat
+from wire.redaction import Veil
 
 _LOOK_TIME = 2.0  # seconds that a look at its descendants may wait for a thread before the worker is killed anyway
 _SWEEP_TIME = 2.0  # seconds that what a worker left behind gets to die of SIGKILL

@@ -4,8 +4,6 @@ import msgspec
 
 from wire.units import ByteCount, Seconds
 
-__all__ = ["RpcSettings"]
-
 
 class RpcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits and times of the wire."""

@@ -15,12 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from errors import WorkerStartFailed
+from rpc.cgroup import offer_to_the_oom_killer
 from rpc.limit_mark import marking_children
-from rpc.memory_limit import offer_to_the_oom_killer
-from rpc.procfs import MARKER_VARIABLE
 from rpc.settings import RpcSettings
-
-__all__ = ["Started", "WorkerSpec", "start_process", "worker_environment"]
+from wire.procfs import MARKER_VARIABLE
 
 _OUT_OF_RESOURCES = {
     errno.EMFILE: "the supervisor has no file descriptor left; raise `ulimit -n` or lower `max` in [pool]",

@@ -10,8 +10,6 @@ import trio
 from errors import PoolError, UsageError
 from wire.messages import Message
 
-__all__ = ["Batches", "Broadcast", "Subscription"]
-
 
 class Subscription:
     """One listener's bounded buffer: ``async for event in subscription``, or in ``subscription.batches()``.

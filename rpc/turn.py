@@ -9,12 +9,10 @@ import trio
 
 from errors import PoolError, RequestTimeout, UsageError
 from rpc.client import RpcClient
-from rpc.exchange import Exchange
-from rpc.raw import RawRequest
+from rpc.passthrough import RawRequest
+from rpc.requests import Exchange
 from rpc.subscription import Batches, Subscription
 from wire.messages import Message, PromptParams, PromptResult
-
-__all__ = ["Turn", "open_turn"]
 
 
 def open_turn(

@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from store.interpreter import share_interpreter
     from store.records import EventRow, Loaded, RunRow, RunState, SessionRow, StoreStatistics
-    from store.service import Store, open_store
     from store.settings import StoreSettings
+    from store.store import Store, open_store, share_interpreter
 
 __all__ = [
     "EventRow",
@@ -31,11 +30,11 @@ _HOMES = {
     "RunRow": "store.records",
     "RunState": "store.records",
     "SessionRow": "store.records",
-    "Store": "store.service",
+    "Store": "store.store",
     "StoreSettings": "store.settings",
     "StoreStatistics": "store.records",
-    "open_store": "store.service",
-    "share_interpreter": "store.interpreter",
+    "open_store": "store.store",
+    "share_interpreter": "store.store",
 }
 
 

@@ -6,8 +6,6 @@ from typing import Generic, TypeVar
 
 from store.records import DocumentKey, DocumentRow, EventRow, RunKey, RunRow, SessionRow
 
-__all__ = ["Backlog", "Batch", "Changes"]
-
 Key = TypeVar("Key", str, RunKey, DocumentKey)
 Row = TypeVar("Row", SessionRow, RunRow, DocumentRow)
 

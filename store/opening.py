@@ -1,8 +1,13 @@
-"""Opening the store: check the file, set a damaged one aside, migrate an older one, refuse a newer one, load it."""
+"""Opens the store: checks the file, sets a damaged one aside, migrates an older one, refuses a newer one.
+
+A migration that has been released is never changed.
+"""
 
 import os
+import re
 import sqlite3
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,13 +15,160 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from store.damage import burden_aside, damage_in_headers, journal, set_aside, sidecars
 from store.database import Connect, Database, connect_to, read_meta
-from store.failures import StoreUnusable, is_damage, is_damage_found_by_reading
-from store.records import DocumentRow, Loaded, RunRow, SessionRow
-from store.schema import APPLICATION_ID, STEPS, has_tables_of, migrate, version_of
+from store.records import DocumentRow, Loaded, RunRow, SessionRow, StoreUnusable, is_damage, is_damage_found_by_reading
 
-__all__ = ["SEQ_BLOCK", "Opened", "open_database"]
+_MAGIC = b"SQLite format 3\0"
+_LOG_MAGICS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+_LOG_HEADER_BYTES = 32
+_HEADER_BYTES = 100
+_VERSIONS = {1, 2}
+_FEW_ASIDE = 3
+
+
+def sidecars(path: Path) -> tuple[Path, Path]:
+    """The write-ahead log and the shared-memory file that belong to a database."""
+    return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
+def journal(path: Path) -> Path:
+    """What SQLite would play back before it opens a database, were it there; the store itself never has one."""
+    return path.with_name(f"{path.name}-journal")
+
+
+def damage_in_headers(path: Path) -> str | None:
+    """What is wrong with a file that exists, as far as headers and sizes tell; None = nothing. Raises OSError.
+
+    A log that begins with zeros, or ends too early, is what a power cut leaves behind: SQLite copes with that.
+    """
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+        size = os.fstat(file.fileno()).st_size
+    log = _read_log_header(sidecars(path)[0])
+    if log.strip(b"\0") and not log.startswith(_LOG_MAGICS):
+        return "its write-ahead log is not one"
+    if not header and not log:
+        return "it is empty"
+    if header and not header.startswith(_MAGIC):
+        return "it is not an SQLite file"
+    if len(header) == _HEADER_BYTES and not _VERSIONS.issuperset(header[18:20]):
+        return "its header names a format that SQLite does not have"
+    if header and not log and size < _size_in(header):
+        return f"it is cut off: {size} bytes of {_size_in(header)}"
+    return None
+
+
+def _read_log_header(log: Path) -> bytes:
+    try:
+        with log.open("rb") as file:
+            return file.read(_LOG_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _size_in(header: bytes) -> int:
+    page = int.from_bytes(header[16:18], "big")
+    return (65536 if page == 1 else page) * int.from_bytes(header[28:32], "big")
+
+
+def set_aside(path: Path, now: float) -> Path:
+    """Rename the file with its sidecars, so that SQLite can still open it there; returns its new path."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    place = path.with_name(f"{path.name}.damaged-{stamp}")
+    number = 1
+    while place.exists():
+        number += 1
+        place = path.with_name(f"{path.name}.damaged-{stamp}-{number}")
+    for source, target in zip(sidecars(path), sidecars(place), strict=True):
+        if source.exists():
+            source.rename(target)
+    path.rename(place)
+    return place
+
+
+def burden_aside(path: Path) -> str | None:
+    """What the files set aside take, once they are more than three; None = not worth a word.
+
+    None is ever removed by itself. Where a disk damages one file after the other, the oldest is the one that still
+    holds everything, and the later ones next to nothing: keeping the latest few would throw away the only one of worth.
+    """
+    start = f"{path.name}.damaged-"
+    kept = [file for file in path.parent.iterdir() if file.name.startswith(start)]
+    files = sum(not file.name.endswith(("-wal", "-shm")) for file in kept)
+    if files <= _FEW_ASIDE:
+        return None
+    size = sum(file.lstat().st_size for file in kept)
+    return f"{files} damaged files are kept, {size / 1024**2:.1f} MiB in all; remove those that nobody needs"
+
+
+APPLICATION_ID = 0x706F6F6C  # "pool", in the file's header: tells a store from any other SQLite file
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID""",
+        """INSERT INTO meta VALUES ('clean', 1), ('reserved', 0), ('events', 0), ('gone', 0)""",
+        """CREATE TABLE sessions (
+            key TEXT PRIMARY KEY, agent TEXT NOT NULL, role TEXT NOT NULL, transcript TEXT,
+            created_at REAL NOT NULL, updated_at REAL NOT NULL, data BLOB NOT NULL)""",
+        # Rows keep the rowid of their first insertion: the order of acceptance, whatever the wall clock did.
+        """CREATE TABLE runs (
+            principal TEXT NOT NULL, session TEXT NOT NULL, run_id TEXT NOT NULL, state TEXT NOT NULL,
+            body_hash TEXT NOT NULL, request BLOB NOT NULL, accepted_at REAL NOT NULL, started_at REAL,
+            ended_at REAL, outcome BLOB, PRIMARY KEY (principal, session, run_id))""",
+        """CREATE TABLE events (
+            seq INTEGER PRIMARY KEY, ts REAL NOT NULL, session TEXT NOT NULL, channel TEXT NOT NULL,
+            type TEXT NOT NULL, run_id TEXT, data BLOB NOT NULL)""",
+        # Costs two thirds of the writing rate, and makes reading one session of 10,000 no scan of a million rows.
+        """CREATE INDEX events_of_session ON events (session)""",
+    ),
+    (
+        # As those of runs, rows keep the rowid of their first insertion.
+        """CREATE TABLE documents (
+            kind TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, key))""",
+    ),
+)
+"""``meta``: clean = closed in good order, reserved = highest seq that may have been given out, events = rows of that
+table, gone = highest seq that has been given up."""
+
+
+_NAMED = re.compile(r"CREATE (?:TABLE|INDEX) (\w+)")
+
+
+def has_tables_of(connection: sqlite3.Connection, version: int, steps: Sequence[Sequence[str]] = STEPS) -> bool:
+    """Whether the tables and indexes are those of the first ``version`` steps; ones with other names are ignored.
+
+    Raises sqlite3.Error where the file cannot be read.
+    """
+    names = {name for step in steps for statement in step for name in _NAMED.findall(statement)}
+    found = _objects(connection)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
+        migrate(model, steps[:version])
+        return {each for each in found if each[1] in names} == _objects(model)
+
+
+def _objects(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    return set(connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """How many steps the file has been through; 0 = it is new."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STEPS) -> None:
+    """Take the file through the steps that it lacks, each in a transaction of its own."""
+    for number in range(version_of(connection), len(steps)):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in steps[number]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
 
 SEQ_BLOCK = 10_000
 """So many seqs are reserved at a time."""

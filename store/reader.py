@@ -1,6 +1,6 @@
 """Reading events and documents: in threads, each read over a connection of its own, so that it waits for no writer.
 
-A page of rows comes as one JSON text, in one step of the statement; see ``store.statements`` for why. JSON cannot hold
+A page of rows comes as one JSON text, in one step of the statement; see ``store.database`` for why. JSON cannot hold
 any bytes, and SQLite writes floats with 15 digits: data travel as hexadecimal digits, times as two whole numbers.
 """
 
@@ -12,8 +12,6 @@ import msgspec
 
 from store.database import Connect
 from store.records import EventRow
-
-__all__ = ["read_documents", "read_events"]
 
 _PAGE = 256
 _DOCUMENTS = 32

@@ -1,10 +1,15 @@
-"""What can be set about the store; the ``[store]`` table of the settings file."""
+"""[store] and retention clock.
+
+What can be set about the store; the ``[store]`` table of the settings file.
+
+Which events are too old, told by a clock that may jump. Pure, the clocks are passed in.
+"""
+
+from collections.abc import Callable
 
 import msgspec
 
 from wire.units import ByteCount, Seconds
-
-__all__ = ["StoreSettings"]
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,3 +28,47 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The longest pause between attempts to write to a disk that refuses; the first one is 0.1 s."""
     close_timeout: Seconds = Seconds(10)
     """How long the last write may take when the supervisor stops."""
+
+
+_FASTEST = 10.0
+
+
+class CautiousClock:
+    """Wall time that is believed only as fast as it can be true.
+
+    A clock set forward by years would make everything too old at once. So this one follows the wall clock forward at
+    most ten times as fast as time passes, hence no event is deleted before a tenth of its age has really gone by; it
+    follows it backward at once, which deletes nothing.
+    """
+
+    def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float], latest: float | None) -> None:
+        """``latest``: when the last event was written, so that a jump between two lives is noticed too."""
+        self._wall = wall
+        self._monotonic = monotonic
+        self._checked = monotonic()
+        self._now = wall() if latest is None else min(wall(), latest)
+
+    def now(self) -> float:
+        """Unix time in seconds, never ahead of the wall clock."""
+        checked = self._monotonic()
+        self._now = min(self._wall(), self._now + _FASTEST * (checked - self._checked))
+        self._checked = checked
+        return self._now
+
+
+def expired_up_to(first: int, last: int, cutoff: float, probe: Callable[[int], tuple[int, float]]) -> int:
+    """The seq up to which all events are from before ``cutoff``; 0 = none. Some 20 probes instead of an index.
+
+    ``probe(seq)`` gives seq and time of the first event at or after ``seq``, where ``first <= seq <= last`` are events.
+    Events are in the order of their seq, not of their times: one whose clock was ahead counts as old as a later one.
+    """
+    found = 0
+    while first <= last:
+        middle = (first + last) // 2
+        seq, ts = probe(middle)
+        if ts < cutoff:
+            found = seq
+            first = seq + 1
+        else:
+            last = middle - 1
+    return found

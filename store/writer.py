@@ -1,4 +1,8 @@
-"""The thread that writes: one batch after the other, again and again while the disk refuses, upkeep in between.
+"""Writer thread and disk health.
+
+Whether the disk takes what is written, and when to try again. Pure, ``now`` is passed in.
+
+The thread that writes: one batch after the other, again and again while the disk refuses, upkeep in between.
 
 A second thread does nothing but notice when a write takes too long, whoever waits for it.
 """
@@ -13,13 +17,64 @@ from typing import Any, Literal
 from errors import PoolClosed
 from store.backlog import Backlog, Batch
 from store.database import Database
-from store.disk import Disk
-from store.failures import REFUSED_ROW, FileLost
-from store.records import EventRow, StoreStatistics
+from store.maintenance import Upkeep
+from store.records import REFUSED_ROW, EventRow, FileLost, StoreStatistics
 from store.settings import StoreSettings
-from store.upkeep import Upkeep
 
-__all__ = ["Trouble", "Writer"]
+_FIRST_PAUSE = 0.1
+_MOST_DOUBLINGS = 16
+
+
+class Disk:
+    """Degraded from the first write that fails, or takes too long, until all that waited by then is written."""
+
+    def __init__(self, longest_pause: float) -> None:
+        self.degraded_since: float | None = None
+        self.last_error: str | None = None
+        self.failures = 0
+        """Attempts in a row that have failed."""
+        self._longest_pause = longest_pause
+        self._next_attempt = 0.0
+        self._all_written_at: int | None = None
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether to rely on memory only."""
+        return self.degraded_since is not None
+
+    def failed(self, reason: str, now: float) -> bool:
+        """A write was refused; True = this is news."""
+        pause = min(_FIRST_PAUSE * 2 ** min(self.failures, _MOST_DOUBLINGS), self._longest_pause)
+        self.failures += 1
+        self._next_attempt = now + pause
+        return self.stalled(reason, now)
+
+    def stalled(self, reason: str, now: float) -> bool:
+        """A write goes on for too long and may still succeed; True = this is news."""
+        self.last_error = reason
+        self._all_written_at = None
+        if self.is_degraded:
+            return False
+        self.degraded_since = now
+        return True
+
+    def succeeded(self, written: int, position: int) -> bool:
+        """A write came through, of changes up to ``written`` while they reach up to ``position``; True = recovered."""
+        self.failures = 0
+        self._next_attempt = 0.0
+        if not self.is_degraded:
+            return False
+        if self._all_written_at is None:
+            self._all_written_at = position
+        if written < self._all_written_at:
+            return False
+        self.degraded_since = self._all_written_at = None
+        return True
+
+    def pause(self, now: float) -> float:
+        """Seconds to wait before the next attempt; 0 = none."""
+        return max(0.0, self._next_attempt - now)
+
 
 Trouble = Callable[[str, dict[str, Any]], None]
 """Told what a person should know: a kind, and facts that can be written as JSON."""

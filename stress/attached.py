@@ -8,13 +8,11 @@ from typing import Any
 import msgspec
 import trio
 
-from doors.control_wire import connect
+from doors.control.client_socket import connect
 from errors import RequestTimeout, UsageError
 from stress.connection import Connection
 from stress.facts import Fact, Injected, LifeBegan, WorkerProcess
-from stress.processes import Household, signal_process
-
-__all__ = ["AttachedTarget", "Limits", "ask_limits", "read_limits", "somebody_listens"]
+from stress.sampler import Household, signal_process
 
 _ANSWER_SECONDS = 10.0
 """As long as ``pool status`` waits."""

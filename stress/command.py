@@ -16,10 +16,8 @@ from stress.outcome import Result
 from stress.plan import Wish
 from stress.progress import HardyConsole, Progress
 from stress.report import render_report
-from stress.running import drive_attached, drive_own
+from stress.run import drive_attached, drive_own
 from stress.table import show_result
-
-__all__ = ["stress"]
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PLAIN = str.maketrans({"✓": "+", "✗": "x", "…": "."})

@@ -10,11 +10,8 @@ import msgspec
 import trio
 
 from errors import PoolClosed, PoolError
-from wire.envelope import EventEnvelope
 from wire.framing import LineFramer
-from wire.messages import EMPTY, ErrorBody, Message, Request
-
-__all__ = ["Connection", "Push"]
+from wire.messages import EMPTY, ErrorBody, EventEnvelope, Message, Request
 
 _CHUNK_BYTES = 1 << 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0

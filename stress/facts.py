@@ -7,38 +7,6 @@ of a request. ``worker`` is the supervisor's name for a worker within one life; 
 
 import msgspec
 
-__all__ = [
-    "DAMAGED",
-    "EVERYBODY",
-    "Accepted",
-    "Answered",
-    "Asked",
-    "Delayed",
-    "Disordered",
-    "Emptied",
-    "Fact",
-    "Figures",
-    "Forgotten",
-    "Injected",
-    "Left",
-    "LifeBegan",
-    "LifeEnded",
-    "Moved",
-    "Outlived",
-    "Processes",
-    "Refused",
-    "Remembered",
-    "Silence",
-    "Started",
-    "Stranger",
-    "Told",
-    "Transcribed",
-    "Waiting",
-    "WorkerFigures",
-    "WorkerProcess",
-]
-
-
 EVERYBODY = "*"
 """The worker of a fault that is done to all of them."""
 DAMAGED = "resume_failed"

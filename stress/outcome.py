@@ -8,8 +8,6 @@ import msgspec
 from stress.facts import Fact, Injected
 from stress.plan import Plan
 
-__all__ = ["INVARIANTS", "Latencies", "Result", "Second", "Verdict", "Violation"]
-
 INVARIANTS = {
     "I1": "one outcome for each request: none lost, none told twice, nothing sent again",
     "I2": "no word of one session ever reaches another",

@@ -10,8 +10,6 @@ import msgspec
 
 from errors import UsageError
 
-__all__ = ["FAULTS", "LOADS", "LoadName", "Plan", "Wish", "make_plan", "read_scale"]
-
 LoadName = Literal["L1", "L2", "L3", "L4", "L5", "L6"]
 LOADS: dict[LoadName, str] = {
     "L1": "steady: 10,000 sessions, 64 workers, 8 profiles, 3 priorities, utilisation 0.8",

@@ -15,11 +15,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from doors.top.sparks import spark
 from stress.outcome import Second, Violation
 from stress.recorder import Recorder
-
-__all__ = ["HardyConsole", "Progress"]
+from wire.sparkline import spark
 
 _REDRAWS_A_SECOND = 2
 _LINE_SECONDS = 10.0

@@ -9,12 +9,10 @@ import msgspec
 
 from stress.checker import Checker, Rules
 from stress.facts import Fact
-from stress.meter import Meter
+from stress.metrics import Meter
 from stress.outcome import Result, Violation
 from stress.plan import Plan
 from stress.shrink import shrink
-
-__all__ = ["Recorder"]
 
 
 class Recorder:

@@ -6,8 +6,6 @@ from itertools import chain
 from stress.checker import Evidence, Rules, shows
 from stress.facts import Asked, Fact
 
-__all__ = ["shrink"]
-
 _MOST_JUDGED = 2_000_000
 """Facts that are judged again for one broken promise, some seconds' worth; the best found until then is taken."""
 

@@ -10,8 +10,6 @@ from rich.text import Text
 from stress.facts import Fact
 from stress.outcome import Latencies, Result, Verdict, Violation
 
-__all__ = ["show_result"]
-
 _MIB = 1024 * 1024
 _SHOWN_FACTS = 20
 

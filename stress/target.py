@@ -13,14 +13,11 @@ from pathlib import Path
 import trio
 
 from errors import PoolError
-from rpc.statefile import StateFileCorrupt, read_state
+from rpc.state_file import StateFileCorrupt, read_state
+from stress.cleanup import COMMAND as KEEPER
 from stress.facts import Disordered, Fact, Injected, Left, LifeBegan, LifeEnded, WorkerProcess
-from stress.faults.helpers import helper_process
-from stress.faults.port import Preparation
-from stress.keeper import COMMAND as KEEPER
-from stress.processes import Household, find_supervisor, signal_process
-
-__all__ = ["OwnTarget"]
+from stress.faults.base import Preparation, helper_process
+from stress.sampler import Household, find_supervisor, signal_process
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0

@@ -8,9 +8,7 @@ from typing import Any
 import msgspec
 
 from stress.facts import Transcribed
-from stress.nonces import Nonces
-
-__all__ = ["read_transcripts"]
+from stress.requests import Nonces
 
 
 class _Message(msgspec.Struct):

@@ -4,8 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-__all__ = ["AGENT_PAGE", "README", "blocks", "commands_of", "example"]
-
 _ROOT = Path(__file__).parents[1]
 README = (_ROOT / "README.md").read_text()
 AGENT_PAGE = (_ROOT / "docs" / "agent.md").read_text()

@@ -5,15 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["FLOORS", "ROOT", "WORKSHOPS", "Import", "files", "imports_of", "modules_of", "room_of", "rooms", "tree_of"]
-
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
     *("errors", "wire", "rpc", "profiles", "pool", "router", "heartbeat", "store", "gateway", "doors"),
-    *("settings_text", "settings_problems", "settings_tables", "settings_checks", "settings_exposure"),
-    *("settings_prompts", "settings_machine", "settings", "settings_reload"),
-    *("config_template", "config_edit", "config", "app_serving", "app", "stress", "cli"),
+    *("settings", "app", "stress", "commands", "cli"),
 )
 """From the ground up: a room imports only from rooms before it."""
 

@@ -5,8 +5,6 @@ import os
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["PI_VERSIONS", "RealPi"]
-
 PI_VERSIONS = ("0.73.1", "0.87.1")
 """The oldest that is supported, on which every test runs, and one of the present releases."""
 _CACHE = Path(__file__).parents[1] / ".cache"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app import Supervisor, run
-from doors.live import Narrator
-from doors.notify import ServiceManager
-from rpc.hunt import SweepReport
-from settings import Settings
+from app.console import Narrator
+from app.process import ServiceManager
+from app.supervisor import Supervisor, run
+from rpc.sweep import SweepReport
+from settings.schema import Settings
 
 Told = list[tuple[str, Any]]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from app_serving import Serving, parts_of
+from app.serving import Serving, parts_of
 from errors import UsageError
 from heartbeat.cron.settings import CronJobSettings, CronSettings
 from heartbeat.delivery.settings import DeliverySettings, WebhookSettings
@@ -16,7 +16,8 @@ from heartbeat.settings import HeartbeatSettings
 from pool.settings import PoolSettings, Prewarm
 from profiles import AgentSettings
 from rpc.settings import RpcSettings
-from settings import Settings, SettingsError
+from settings.problems import SettingsError
+from settings.schema import Settings
 from store.settings import StoreSettings
 from tests.gateway.workers import GatewayLauncher
 from tests.gateway.world import World, open_world
@@ -133,7 +134,7 @@ def in_own_directories(text: str, minimum: int = 0) -> Settings:
 async def test_of_profiles_of_single_sessions_those_used_last_are_kept(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.profile_shelf._MOST", 2)
+    monkeypatch.setattr("gateway.sessions.agent_profiles._MOST", 2)
     async with serving(tmp_path, in_own_directories("before")) as place:
         shelf = place.world.gateway.shelf
         for session in ("alice", "bob", "alice", "carol"):

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-import config
-from config import check_config, init_config, set_config, show_config
 from errors import UsageError
-from settings import SettingsError, load_settings, parse_settings
+from settings import files
+from settings.files import check_config, init_config, set_config, show_config
+from settings.load import load_settings, parse_settings
+from settings.problems import SettingsError
 
 
 @pytest.fixture
@@ -132,16 +133,16 @@ def test_secrets_are_hidden_and_the_rest_is_not(as_json: bool, path: Path) -> No
     "name", ["token", "auth_token", "api_key", "apikey", "password", "client_secret", "accessToken"]
 )
 def test_what_is_called_a_secret_is_one(name: str) -> None:
-    assert config._redacted({name: "S", "path": "p"}) == {name: "***", "path": "p"}
+    assert files._redacted({name: "S", "path": "p"}) == {name: "***", "path": "p"}
 
 
 @pytest.mark.parametrize("name", ["token_file", "tokenizer", "max_tokens", "secretary", "model", "monkey"])
 def test_what_only_looks_like_one_is_not(name: str) -> None:
-    assert config._redacted({name: "S"}) == {name: "S"}
+    assert files._redacted({name: "S"}) == {name: "S"}
 
 
 def test_a_secret_that_is_not_set_is_seen_not_to_be() -> None:
-    assert config._redacted({"token": "", "max_tokens": 5}) == {"token": "", "max_tokens": 5}
+    assert files._redacted({"token": "", "max_tokens": 5}) == {"token": "", "max_tokens": 5}
 
 
 # --- set -------------------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config_edit import edit_text, parse_key, readings
 from errors import UsageError
+from settings.edit import edit_text, parse_key, readings
 
 
 def edited(text: str, key: str, value: Any) -> str:

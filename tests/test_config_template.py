@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config_template import inline, render_template, spelled
 from profiles.settings import AgentSettings, RoleSettings
-from settings import Settings, load_settings, parse_settings
-from settings_tables import file_shape
+from settings.load import load_settings, parse_settings
+from settings.schema import Settings, file_shape
+from settings.template import inline, render_template, spelled
 from wire.units import ByteCount, Seconds
 
 NOWHERE = Path("/nowhere/pool.toml")

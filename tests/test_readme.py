@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from settings import load_settings
+from settings.load import load_settings
 from tests.acceptance.builds import following
 from tests.acceptance.supervisor import running_supervisor
 from tests.documents import AGENT_PAGE, README, blocks, commands_of

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from errors import UsageError
 from profiles import AgentSettings, build_profile
 from profiles.settings import AgentDefaults
-from settings import Problem, Settings, SettingsError, check_settings, find_settings_file, load_settings, parse_settings
-from settings_problems import type_problems
-from settings_tables import file_shape, struct_shape
-from settings_text import lines_of_keys
+from settings.checks import check_settings
+from settings.load import find_settings_file, load_settings, parse_settings
+from settings.problems import Problem, SettingsError, lines_of_keys, type_problems
+from settings.schema import Settings, file_shape, struct_shape
 from wire.units import Seconds
 
 SAMPLES = Path(__file__).parent.parent / "fixtures" / "settings"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from heartbeat.settings import HeartbeatSettings
-from settings import SettingsError, parse_settings
-from settings_tables import Settings, file_shape, struct_shape
+from settings.load import parse_settings
+from settings.problems import SettingsError
+from settings.schema import Settings, file_shape, struct_shape
 from wire.units import Seconds
 
 FILE = Path("/nowhere/pool.toml")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from settings import SettingsError, parse_settings
+from settings.load import parse_settings
+from settings.problems import SettingsError
 
 HOLDS = 'require_approval = ["exec"]'
 

@@ -6,8 +6,9 @@ import pytest
 
 from profiles import build_profile
 from profiles.profile import CapabilityProfile
-from settings import Settings, parse_settings
-from settings_reload import changed_profiles, plan_reload
+from settings.load import parse_settings
+from settings.reload import changed_profiles, plan_reload
+from settings.schema import Settings
 
 HERE = Path("/etc/pool.toml")
 

@@ -19,34 +19,6 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-__all__ = [
-    "FORMAT_VERSION",
-    "STEER_MARK",
-    "Block",
-    "CacheTtlEntry",
-    "CallApproval",
-    "CallEntry",
-    "CallMove",
-    "CallRecord",
-    "CallState",
-    "CompactionEntry",
-    "Decision",
-    "Entry",
-    "ExecEntry",
-    "ExecRecord",
-    "ImageBlock",
-    "KnownEntry",
-    "MessageEntry",
-    "Origin",
-    "OtherEntry",
-    "SessionHeader",
-    "TextBlock",
-    "ThinkingBlock",
-    "ToolResultBlock",
-    "ToolUseBlock",
-    "TranscriptMessage",
-]
-
 FORMAT_VERSION = 1
 STEER_MARK = "[INTERRUPT] New message from user: "
 """What the model reads before a message that came into a running turn (``origin`` ``steer``)."""

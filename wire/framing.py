@@ -13,16 +13,6 @@ import msgspec
 
 from errors import ProtocolViolation
 
-__all__ = [
-    "DECODE_ERRORS",
-    "DEFAULT_MAX_LINE_BYTES",
-    "DecodedBlock",
-    "LineFramer",
-    "ProtocolViolation",
-    "decode_block",
-    "decode_each_line",
-]
-
 DEFAULT_MAX_LINE_BYTES = 64 * 1024 * 1024
 _UTF8_STEP = 256 * 1024
 

@@ -1,41 +1,19 @@
-"""The native dialect's messages: what a worker and its supervisor say to each other, one JSON object a line.
+"""Native messages and event envelope.
+
+The native dialect's messages: what a worker and its supervisor say to each other, one JSON object a line.
 
 At the pipe one permissive ``Message`` takes any line; its ``data``/``result`` stay raw until somebody asks for them by
 name. Everything above ``rpc/`` speaks this vocabulary, whatever dialect the worker's own program has.
+
+The event envelope: how an event looks once it has left the worker and goes to front ends.
+
+``seq`` is strictly increasing across all sessions and channels of one supervisor; gaps are normal; a bookmark is a seq.
 """
 
+from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-
-__all__ = [
-    "EMPTY",
-    "AgentStatus",
-    "AnswerOptions",
-    "AssistantMessage",
-    "Background",
-    "Bookmark",
-    "Breakpoint",
-    "CallDetails",
-    "ErrorBody",
-    "ExecExit",
-    "ImageContent",
-    "JsonAnswer",
-    "Message",
-    "PromptParams",
-    "PromptResult",
-    "Ready",
-    "Request",
-    "SessionResult",
-    "StartFailed",
-    "StateResult",
-    "StopReason",
-    "TextParams",
-    "TokenUsage",
-    "ToolCallView",
-    "ToolEvent",
-    "UiRequest",
-]
 
 PROTOCOL_VERSION = 1
 
@@ -334,3 +312,23 @@ class UiRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     method: str
     fields: dict[str, Any] = {}
+
+
+class Channel(StrEnum):
+    """Who an event is for: a UI that draws, a person who must decide, or whoever governs."""
+
+    PROGRESS = "progress"
+    CONTROL = "control"
+    MONITOR = "monitor"
+
+
+class EventEnvelope(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One event in the gateway's order. ``ts`` is Unix time in seconds; ``data`` undecoded JSON."""
+
+    seq: int
+    ts: float
+    session: str
+    channel: Channel
+    type: str
+    data: msgspec.Raw = EMPTY
+    run_id: str | None = None

@@ -1,24 +1,24 @@
-"""What may be written to a terminal: no control codes, no line wider than it is; and styles, where they are wanted."""
+"""Control-code cleaning, width, styles, small formatters.
 
+What may be written to a terminal: no control codes, no line wider than it is; and styles, where they are wanted.
+
+Standard streams that whoever started us has closed: ``/dev/null`` before anything else takes their numbers.
+
+The terminal's styles as they are written among text, and whether somebody wants to see them.
+
+Small texts for people: spans of time, sizes, names, errors; nothing here may carry a terminal's control codes.
+"""
+
+import errno
+import io
+import os
 import re
+import sys
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "BOLD",
-    "DIM",
-    "GREEN",
-    "PLAIN",
-    "RED",
-    "can_style",
-    "cells",
-    "clean",
-    "clean_stream",
-    "fit",
-    "span",
-    "wants_styles",
-]
+from errors import AcquireTimeout, NoSupervisor, PoolError, PoolSaturated, RequestTimeout, RunCutShort, UsageError
 
 DIM, BOLD, PLAIN = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 RED, GREEN = "\x1b[31m", "\x1b[32m"
@@ -97,3 +97,110 @@ def _cells_of(ch: str) -> int:
 
 def _escape(ch: str) -> str:
     return " " if ch in "\n\t" else ch.encode("unicode_escape").decode()
+
+
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
+"""Errors of an output that is full or closed: reported in one line, without a traceback."""
+
+_STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
+
+
+def fill_standard_streams() -> None:
+    """Open ``/dev/null`` for each of the descriptors 0 to 2 that was closed when Python started.
+
+    Else the next socket or file would get the number, be taken for a terminal, and reach every child as its stdin,
+    stdout or stderr; and Python has None where a stream should be. Call it before anything else opens a file.
+    """
+    for fd, name, mode in _STREAMS:
+        if getattr(sys, name) is None:
+            _open_null(fd)
+            setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8"))
+
+
+def drop_output() -> None:
+    """Discard what stdout and stderr still hold if it cannot be written.
+
+    Python would try again at its exit, with an error message and an exit code of its own.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+
+
+def replace_what_cannot_be_encoded() -> None:
+    """Show a question mark for a character that stdout or stderr has no code for, instead of failing at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _open_null(fd: int) -> None:
+    """At exactly this number, and kept by children as a standard stream is."""
+    null = os.open(os.devnull, os.O_RDWR)
+    if null == fd:
+        os.set_inheritable(fd, True)  # noqa: FBT003  # positional-only
+    else:
+        os.dup2(null, fd)
+        os.close(null)
+
+
+YELLOW = "\x1b[33m"
+
+
+EXIT_FAILED = 1
+
+_MAX_LAST_WORDS = 4
+"""Lines of what a worker has said on stderr that may be shown with an error."""
+_SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+
+
+def size(count: float | None) -> str:
+    """A number of bytes: ``45 MiB``; a dash where it is not known."""
+    if count is None:
+        return "-"
+    for factor, unit in _SIZES:
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}" if count < 10 * factor else f"{count / factor:.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def percent(value: float | None) -> str:
+    """A share of one processor; a dash where it is not known."""
+    return "-" if value is None else f"{value:.0f}%"
+
+
+def error_line(error: PoolError) -> str:
+    """What went wrong, for one line on stderr: the message, the worker's last words, when to try again."""
+    line = "\n".join(clean(part) for part in error.message.splitlines())
+    said = _last_words(error.stderr_tail or "")
+    if said and said[0] not in error.message:
+        line += f" (it last said: {clean(' '.join(said))})"
+    if error.retry_after is not None:
+        line += f" (try again in {span(error.retry_after)})"
+    return line
+
+
+def _last_words(stderr_tail: str) -> list[str]:
+    """The last line, or the last lines where one says that it is the error: advice may follow it."""
+    said = [line.strip() for line in stderr_tail.splitlines() if line.strip()][-_MAX_LAST_WORDS:]
+    begin = max((at for at, line in enumerate(said) if line.startswith("Error: ")), default=len(said) - 1)
+    return said[begin:]
+
+
+def exit_code(error: PoolError) -> int:
+    """1 the thing asked for failed, 2 usage, 3 no supervisor, 4 saturated or timed out, 5 cut short."""
+    match error:
+        case NoSupervisor():
+            return 3
+        case UsageError():
+            return 2
+        case PoolSaturated() | AcquireTimeout() | RequestTimeout():
+            return 4
+        case RunCutShort():
+            return 5
+        case _:
+            return EXIT_FAILED

@@ -15,25 +15,8 @@ from typing import Any, BinaryIO, ClassVar
 import msgspec
 
 from errors import PoolError
+from wire.files import IrregularFile, open_regular
 from wire.framing import DECODE_ERRORS
-from wire.regular_file import IrregularFile, open_regular
-
-__all__ = [
-    "MAX_ENTRY_BYTES",
-    "RepairReport",
-    "TranscriptDamaged",
-    "TranscriptError",
-    "TranscriptForeign",
-    "TranscriptLocked",
-    "TranscriptMissing",
-    "lines_of",
-    "lock",
-    "open_for_reading",
-    "open_locked",
-    "repair_open_file",
-    "repair_transcript",
-    "sync_directory",
-]
 
 MAX_ENTRY_BYTES = 128 * 1024 * 1024
 """A longer line is taken for damage; twice what the wire lets through."""

@@ -7,8 +7,6 @@ a spelling, so that a settings struct can name its unit in its type.
 import re
 from typing import Any, Self
 
-__all__ = ["ByteCount", "Seconds", "decode_unit"]
-
 _TIME_FACTORS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_FACTORS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")

@@ -8,19 +8,6 @@ import msgspec
 from wire.entries import TranscriptMessage
 from wire.messages import AnswerOptions
 
-__all__ = [
-    "CallPiece",
-    "Model",
-    "ModelError",
-    "ModelRequest",
-    "Piece",
-    "StopPiece",
-    "TextPiece",
-    "ThinkingPiece",
-    "ToolDefinition",
-    "UsagePiece",
-]
-
 
 class ModelError(Exception):
     """The model failed; the message is for the user.
@@ -51,7 +38,7 @@ class ThinkingPiece(msgspec.Struct, frozen=True):
 
 
 class CallPiece(msgspec.Struct, frozen=True):
-    """One complete tool call, without an id: ``agent.reply`` gives it one.
+    """One complete tool call, without an id: ``agent.model_call`` gives it one.
 
     ``input`` is an object. What the model sent instead of one is passed on as it is, text that is no JSON as that text:
     it fits no tool, so the call fails as a call with wrong arguments does.

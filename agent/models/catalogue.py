@@ -1,12 +1,15 @@
-"""Which models there are, and how one is opened by name."""
+"""Model registry and cache.
+
+Which models there are, and how one is opened by name.
+
+The models that a worker has opened: each once, all closed at its end.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from agent.models.base import Model
 from agent.models.scripted import Faults, ScriptedModel
-
-__all__ = ["MODELS", "UnknownModel", "open_model"]
 
 MODELS: dict[str, tuple[str, ...]] = {"scripted": ("scripted", "scripted-small", "scripted-large"), "openai": ()}
 """Provider to its models, the default first; none are listed where any name may be one. The first provider is offline.
@@ -29,7 +32,7 @@ def open_model(
     """Open a model by provider and name, by name alone, or by ``provider/name``; connects to nothing yet.
 
     ``base_url`` and ``environment`` (default: this process's own) are for the provider openai, see
-    ``agent.models.openai_endpoint``; ``offline`` refuses it. Raises UnknownModel.
+    ``agent.models.openai``; ``offline`` refuses it. Raises UnknownModel.
     """
     if model is not None and provider is None and "/" in model:
         provider, model = model.split("/", 1)
@@ -47,8 +50,11 @@ def open_model(
 
 
 def _open_openai(model: str | None, base_url: str | None, environment: Mapping[str, str]) -> Model:
-    from agent.models.openai import OpenAIModel  # noqa: PLC0415 - few workers need it
-    from agent.models.openai_endpoint import BadEndpoint, read_endpoint  # noqa: PLC0415 - the same
+    from agent.models.openai import (  # noqa: PLC0415 - the same
+        BadEndpoint,
+        OpenAIModel,
+        read_endpoint,
+    )
 
     if not model:
         raise UnknownModel("the provider openai has no default model: name one with --model")
@@ -63,3 +69,21 @@ def _provider_of(model: str | None) -> str:
         if model is None or model in names:
             return provider
     return next(iter(MODELS))
+
+
+class ModelShelf:
+    """``open_model`` takes provider and name, each None for the default; it raises UnknownModel."""
+
+    def __init__(self, open_model: Callable[[str | None, str | None], Model]) -> None:
+        self._open_model = open_model
+        self._opened: dict[tuple[str, str], Model] = {}
+
+    def open(self, provider: str | None, name: str | None) -> Model:
+        """The model; the same one when asked again. Raises UnknownModel."""
+        model = self._open_model(provider, name)
+        return self._opened.setdefault((model.provider, model.name), model)
+
+    async def aclose(self) -> None:
+        """Close what they hold open."""
+        for model in self._opened.values():
+            await model.aclose()

@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["DIRECTIVES_HELP", "STILL_RUNS", "Answer", "Script", "ScriptedCall", "parse_script"]
-
 DIRECTIVES_HELP = """\
 models of the provider scripted (offline, deterministic):
   scripted, scripted-small, scripted-large

@@ -9,8 +9,6 @@ import msgspec
 
 from agent.models.base import ModelError
 
-__all__ = ["error_in_stream", "error_of_status", "retry_after", "tidy"]
-
 MAX_MESSAGE_CHARS = 500
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 _TRANSIENT_CODES = frozenset(map(str, _TRANSIENT))

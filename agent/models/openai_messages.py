@@ -15,8 +15,6 @@ from agent.models.base import ModelRequest, ToolDefinition
 from wire.entries import ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 from wire.messages import AnswerOptions, JsonAnswer
 
-__all__ = ["Dialect", "Names", "request_body", "to_messages"]
-
 Json = dict[str, Any]
 
 _MAX_ID_CHARS = 40

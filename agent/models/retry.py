@@ -9,8 +9,6 @@ import trio
 
 from agent.models.base import Model, ModelError, ModelRequest, Piece, UsagePiece
 
-__all__ = ["RetryPolicy", "next_delay", "stream_with_retries"]
-
 
 class RetryPolicy(msgspec.Struct, frozen=True):
     """Seconds to wait before each retry, and the longest wait that a server may ask for."""

@@ -1,7 +1,5 @@
 """Names of keys -> what a terminal sends for them, in tmux's spelling: Enter, C-c, M-x, Up, F5, or a character."""
 
-__all__ = ["UnknownKey", "encode_key", "encode_paste"]
-
 _NAMED = {
     "enter": "\r",
     "tab": "\t",

@@ -1,20 +1,80 @@
-"""What a command has said: the end of it as text, and per stream what nobody has asked for yet; all of it bounded.
+r"""Output buffer, sanitiser, reader.
+
+Bytes of a command's output -> text that is safe to show: UTF-8 across reads, no ANSI, other controls as ``\xNN``.
+
+Tab, line feed and carriage return stay. What is no UTF-8 becomes U+FFFD. An escape sequence is taken out only when it
+is complete, of bounded length and within one line; anything else that begins with ESC is shown as ``\x1b``. So after a
+line feed nothing is left of what was before: that makes it possible to skip over a flood without reading it.
+
+What a command has said: the end of it as text, and per stream what nobody has asked for yet; all of it bounded.
 
 Reading must keep up with a command that floods, so bytes are taken as they come and become text only when somebody
 asks, or when too many wait. Then bytes of which nothing could be kept anyway are skipped: a stream that was followed by
 enough of its own output cannot show in the end of it. The text is always exactly what it would have been otherwise.
+
+Hears what a command says: reads as much as there is, in the order it came, and sleeps when there is nothing.
 """
 
+import os
+import re
+from codecs import getincrementaldecoder
 from collections import deque
+from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, Self
 
 import msgspec
+import trio
 
-from agent.processes.sanitiser import Sanitiser
+from agent.processes.spawn import Child
 
-__all__ = ["Output", "OutputLimits"]
+_STRING_CHARS = 4096
+"""The longest string (a title, a link) that an escape sequence may hold."""
+
+_ESCAPE = "\x1b"
+_CSI = r"\[[0-?]{0,256}[ -/]{0,16}"
+_OSC = rf"\][^\x07\x1b\n]{{0,{_STRING_CHARS}}}"
+_STRING = rf"[PX^_][^\x1b\n]{{0,{_STRING_CHARS}}}"
+_SEQUENCE = rf"\x1b(?:{_CSI}[@-~]|{_OSC}(?:\x07|\x1b\\)|{_STRING}\x1b\\|[ -/]{{1,16}}[0-~]|[0-OQ-WYZ\\`-~])"
+_REMOVED = re.compile(rf"{_SEQUENCE}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_BEGUN = re.compile(rf"\x1b(?:{_CSI}|(?:{_OSC}|{_STRING})\x1b?|[ -/]{{0,16}})?\Z")
+_LONGEST = _STRING_CHARS + 300
+"""No sequence is longer than this."""
+
+_PLAIN = bytes([0x09, 0x0A, 0x0D, *range(0x20, 0x7F)])
+
+
+class Sanitiser:
+    """One stream's state between two reads."""
+
+    def __init__(self) -> None:
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._begun = ""
+        self._is_clean = True
+
+    def feed(self, data: bytes, *, final: bool = False) -> str:
+        """The text of the next bytes; the beginning of a character or a sequence is held back for the next call."""
+        if self._is_clean and not data.translate(None, _PLAIN):
+            return data.decode("ascii")  # by far the most: one look at all bytes, and nothing to do
+        text = self._begun + self._decoder.decode(data, final)
+        held = None if final else _BEGUN.search(text, max(0, len(text) - _LONGEST))
+        self._begun = "" if held is None else held.group()
+        self._is_clean = not self._begun and not self._decoder.getstate()[0]
+        return _REMOVED.sub(_shown, text if held is None else text[: held.start()])
+
+    def skip(self, data: bytes) -> None:
+        """Go on to the state after ``data`` without making its text: all before its last line feed costs nothing."""
+        cut = data.rfind(b"\n") + 1
+        if cut:
+            self._decoder.reset()
+            self._begun, self._is_clean = "", True
+        self.feed(data[cut:])
+
+
+def _shown(match: re.Match[str]) -> str:
+    found = match.group()
+    return "" if found[0] == _ESCAPE and len(found) > 1 else f"\\x{ord(found):02x}"
 
 
 class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,3 +280,70 @@ def _sure_characters(data: bytes) -> int:
     if not start or b"\x1b" in data:
         return 0
     return (len(data) - start) // (1 if data.isascii() else _CHARACTER_BYTES)
+
+
+_READ_BYTES = 64 * 1024
+_READS = 16
+"""Reads in a row from one stream before others get their turn."""
+_LAST_ROUNDS = 16
+"""A pipe holds 64 KiB; a left-over process that goes on writing must not keep us at it."""
+
+
+class Listener:
+    """Reads the outputs of ``child`` into ``output``, and calls ``on_news`` after each batch."""
+
+    def __init__(self, child: Child, output: Output, on_news: Callable[[], None]) -> None:
+        self._outputs = child.outputs
+        self._epoll = child.ears
+        self._open = {descriptor: index for index, descriptor in enumerate(child.outputs)}
+        self._output = output
+        self._on_news = on_news
+
+    async def run(self) -> None:
+        """Listen until all streams are closed, or cancelled."""
+        while self._open:
+            await trio.lowlevel.wait_readable(next(iter(self._open)) if self._epoll is None else self._epoll.fileno())
+            self._read_ready()
+
+    def finish(self) -> None:
+        """Read what is left without waiting for who else holds the streams open, and close all."""
+        for _ in range(_LAST_ROUNDS):
+            if not self._read_ready():
+                break
+        for descriptor in self._outputs:
+            trio.lowlevel.notify_closing(descriptor)
+            os.close(descriptor)
+        if self._epoll is not None:
+            self._epoll.close()
+        self._output.finish()
+
+    def _read_ready(self) -> bool:
+        before = len(self._open)
+        ready = list(self._open) if self._epoll is None else [descriptor for descriptor, _ in self._epoll.poll(0)]
+        is_news = [self._read(descriptor) for descriptor in ready]
+        if any(is_news):
+            self._on_news()
+        return any(is_news) or len(self._open) < before
+
+    def _read(self, descriptor: int) -> bool:
+        """Read a bounded number of times; whether there was anything."""
+        for number in range(_READS):
+            try:
+                data = os.read(descriptor, _READ_BYTES)
+            except BlockingIOError:
+                return number > 0
+            except OSError:  # a terminal without a process says EIO where a pipe says that it is at its end
+                data = b""
+            if not data:
+                self._leave(descriptor)
+                return number > 0
+            self._output.feed(self._open[descriptor], data)
+            if len(data) < _READ_BYTES:
+                break  # most likely that was all; if not, one is told so
+        return True
+
+    def _leave(self, descriptor: int) -> None:
+        """Not closed yet: a terminal's may still be written to, and its number must not get another meaning."""
+        del self._open[descriptor]
+        if self._epoll is not None:
+            self._epoll.unregister(descriptor)

@@ -1,31 +1,175 @@
-"""The commands of a worker: every one is watched by a task of the registry, whoever started it and still waits for it.
+"""Background sessions.
+
+Background commands that have ended and can still be asked about: for a time, a number, and a size.
+
+Names of background commands: two words that a person and a model can say and tell apart.
+
+What is told when a background command has ended.
+
+Background commands as records of a transcript, from which the conversation's next worker restores them.
+
+The commands of a worker: every one is watched by a task of the registry, whoever started it and still waits for it.
 
 While nothing happens nothing runs: exits, output and time-outs all wake their own task, and nothing is asked again and
 again. When ``run`` is cancelled all commands end with it.
 """
 
+import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TypeAlias
 
 import msgspec
 import trio
 
-from agent.processes.finished import Finished, FinishedLimits
-from agent.processes.listener import Listener
-from agent.processes.names import new_name
-from agent.processes.notices import notice_of
-from agent.processes.output import Output, OutputLimits
-from agent.processes.records import cleared, record_of, session_of
-from agent.processes.session import Session
+from agent.processes.output import Listener, Output, OutputLimits
+from agent.processes.session import TAIL_CHARS, Session, Stdin
 from agent.processes.spawn import Child, Command, SpawnFailed, spawn
-from agent.processes.stdin import Stdin
 from agent.processes.tree import TERM_GRACE, stop_tree
 from wire.entries import ExecRecord
 from wire.messages import ExecExit
 
-__all__ = ["Keep", "ProcessRegistry", "RegistryLimits"]
+
+class FinishedLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """``age`` in seconds, ``chars`` of output in all; what is above goes, the oldest first."""
+
+    age: float = 1800.0
+    sessions: int = 50
+    chars: int = 2_000_000
+
+
+class Finished:
+    """One entry for each id of a scope; every method takes the present, in seconds of one clock."""
+
+    def __init__(self, limits: FinishedLimits) -> None:
+        self._limits = limits
+        self._sessions: dict[tuple[str, str], tuple[float, Session]] = {}
+        """In the order of their ends."""
+
+    def add(self, session: Session, now: float, *, ago: float = 0.0) -> None:
+        """Keep one that ended ``ago`` seconds before ``now``; the last one to end stays whatever its size."""
+        self._sessions[session.scope_key, session.id] = (now - ago, session)
+        if ago:
+            self._sessions = dict(sorted(self._sessions.items(), key=lambda item: item[1][0]))
+        self._prune(now)
+
+    def all(self, now: float) -> Iterator[Session]:
+        """What is kept, the first to end first."""
+        self._prune(now)
+        return iter([session for _, session in self._sessions.values()])
+
+    def remove(self, session: Session) -> bool:
+        """Forget one; whether it was there."""
+        return self._sessions.pop((session.scope_key, session.id), None) is not None
+
+    def _prune(self, now: float) -> None:
+        sizes = {key: session.output.size for key, (_, session) in self._sessions.items()}
+        total = sum(sizes.values())
+        for key, (ended, _) in list(self._sessions.items()):
+            is_last = len(self._sessions) == 1
+            is_too_much = len(self._sessions) > self._limits.sessions or total > self._limits.chars
+            if now - ended < self._limits.age and (is_last or not is_too_much):
+                return  # those behind it ended later
+            total -= sizes[key]
+            del self._sessions[key]
+
+
+# Words, not a column of literals:
+# fmt: off
+_ADJECTIVES = (
+    "amber", "brave", "brisk", "calm", "clear", "cool", "crisp", "dawn", "deep", "eager", "early", "fast", "fine",
+    "fresh", "gentle", "glad", "gold", "grand", "green", "happy", "keen", "kind", "late", "light", "lucky", "mellow",
+    "mild", "misty", "neat", "nimble", "noble", "plain", "proud", "quick", "quiet", "rapid", "ready", "salty",
+    "sharp", "silent", "silver", "smart", "snowy", "soft", "solar", "spare", "steady", "still", "sunny", "swift",
+    "tidal", "tidy", "vivid", "warm", "wild", "wise", "young", "zesty",
+)
+_NOUNS = (
+    "acorn", "badger", "beacon", "birch", "bison", "brook", "cedar", "cliff", "cloud", "comet", "coral", "crane",
+    "creek", "delta", "dune", "eagle", "ember", "falcon", "fern", "fjord", "forest", "fox", "glade", "grove",
+    "harbor", "hawk", "heron", "island", "ivy", "lagoon", "lake", "larch", "lark", "lynx", "maple", "marsh",
+    "meadow", "moss", "nest", "oak", "ocean", "orchid", "otter", "owl", "pine", "pond", "prairie", "raven", "reef",
+    "ridge", "river", "robin", "seal", "shore", "spruce", "stork", "summit", "tiger", "tulip", "valley", "walnut",
+    "willow", "wren",
+)
+# fmt: on
+_ATTEMPTS = 20
+
+
+def new_name(taken: Container[str], choose: Callable[[Sequence[str]], str] = random.choice) -> str:
+    """A name that is not taken, ``adjective-noun``; with a number behind it when chance finds no free pair."""
+    name = ""
+    for _ in range(_ATTEMPTS):
+        name = f"{choose(_ADJECTIVES)}-{choose(_NOUNS)}"
+        if name not in taken:
+            return name
+    number = 2
+    while f"{name}-{number}" in taken:
+        number += 1
+    return f"{name}-{number}"
+
+
+_SHOWN_CHARS = 400
+
+
+def notice_of(session: Session) -> ExecExit:
+    """The notice of a session that has ended; its id is the one that the tool ``process`` takes."""
+    summary = f"Exec {session.status} ({session.id}, {session.state})"
+    said = " ".join(session.output.tail(10 * _SHOWN_CHARS).split())[-_SHOWN_CHARS:]
+    if said:
+        summary = f"{summary} :: {said}"
+    return ExecExit(session.id, summary, session.session_key, session.exit_code, session.exit_signal, session.timed_out)
+
+
+def record_of(session: Session) -> ExecRecord:
+    """The state of a command; its output only after its end."""
+    record = ExecRecord(
+        id=session.id,
+        command=session.command.line,
+        cwd=session.command.cwd,
+        pid=session.pid,
+        started_at=session.started_at,
+    )
+    if not session.exited:
+        return record
+    tail = session.output.tail(TAIL_CHARS)
+    return msgspec.structs.replace(
+        record,
+        ended_at=session.ended_at,
+        exit_code=session.exit_code,
+        exit_signal=session.exit_signal,
+        timed_out=session.timed_out,
+        lost=session.lost,
+        tail=tail,
+        unseen=min(session.output.unseen, len(tail)),
+        is_cut=session.output.truncated or session.output.size > len(tail),
+    )
+
+
+def cleared(session: Session) -> ExecRecord:
+    """The record of a command that is not to be restored."""
+    return msgspec.structs.replace(record_of(session), tail="", unseen=0, cleared=True)
+
+
+def session_of(record: ExecRecord, *, scope_key: str, session_key: str, now: float) -> Session:
+    """A command of an earlier worker; one without an end died with it. ``now``: Unix time in seconds."""
+    session = Session(
+        record.id,
+        Command(line=record.command, cwd=record.cwd, environment={}),
+        pid=record.pid,
+        stdin=Stdin(None, is_terminal=False, why="the command has ended"),
+        output=Output.of_tail(record.tail, unseen=record.unseen, is_cut=record.is_cut),
+        scope_key=scope_key,
+        session_key=session_key,
+    )
+    session.started_at = record.started_at
+    session.ended_at = now if record.ended_at is None else record.ended_at
+    session.exit_code, session.exit_signal = record.exit_code, record.exit_signal
+    session.timed_out, session.lost = record.timed_out, record.lost or record.ended_at is None
+    session.backgrounded = session.exit_notified = True
+    session.ended.set()
+    return session
+
 
 Keep: TypeAlias = Callable[[str, ExecRecord], None]
 """Takes a scope and the new state of one of its background commands; must not raise."""

@@ -1,16 +1,86 @@
-"""One command that was started: what it is, what it said, how it ended, and what people may ask of it."""
+"""One command, stdin, requests.
 
+What is said to a command: written as far as it reads, never longer than a few seconds.
+
+One command that was started: what it is, what it said, how it ended, and what people may ask of it.
+
+What may be asked about a command in the background, by a model (the tool ``process``) and by a supervisor alike.
+"""
+
+import os
 import signal
 import time
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
+import msgspec
 import trio
 
 from agent.processes.output import Output
 from agent.processes.spawn import Command
-from agent.processes.stdin import Stdin
 
-__all__ = ["TAIL_CHARS", "Session", "Status"]
+_PATIENCE = 5.0
+"""Seconds that a command may take to read what is written to it."""
+_END_OF_TRANSMISSION = b"\x04"
+
+
+class InputClosed(Exception):
+    """The command takes no input; the message says why."""
+
+
+class Stdin:
+    """The input of one command. ``is_terminal``: the descriptor is that of the output, and is closed with it."""
+
+    def __init__(
+        self, descriptor: int | None, *, is_terminal: bool, why: str = "the command was started without an input"
+    ) -> None:
+        """``why``: the error for writers where there is no descriptor."""
+        self._descriptor = descriptor
+        self.is_terminal = is_terminal
+        self._why = why
+        self._lock = trio.Lock()
+
+    async def write(self, data: bytes) -> int:
+        """Write, one caller after the other; how many bytes the command took in time. Raises InputClosed."""
+        written = 0
+        with trio.move_on_after(_PATIENCE):
+            async with self._lock:
+                while written < len(data):
+                    written += await self._write_some(data[written:])
+        return written
+
+    async def end(self) -> None:
+        """Say that nothing more will come. Raises InputClosed."""
+        if self.is_terminal:
+            await self.write(_END_OF_TRANSMISSION)
+        elif self._descriptor is None:
+            raise InputClosed(self._why)
+        else:
+            self.close("its input was ended")
+
+    def close(self, why: str) -> None:
+        """Close it; a writer that waits is told ``why``. Harmless when repeated."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        self._why = why
+        if not self.is_terminal:
+            trio.lowlevel.notify_closing(descriptor)
+            os.close(descriptor)
+
+    async def _write_some(self, data: bytes) -> int:
+        if self._descriptor is None:
+            raise InputClosed(self._why)
+        try:
+            await trio.lowlevel.wait_writable(self._descriptor)
+            return os.write(self._descriptor, data)
+        except BlockingIOError:
+            return 0
+        except OSError as exc:
+            self.close("the command has closed its input")
+            raise InputClosed(self._why) from exc
+        except trio.ClosedResourceError as exc:
+            raise InputClosed(self._why) from exc
+
 
 Status: TypeAlias = Literal["running", "completed", "failed"]
 
@@ -126,3 +196,38 @@ def _name_of_signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # one of the real-time signals has no name
         return str(number)
+
+
+Action: TypeAlias = Literal["list", "poll", "log", "write", "submit", "send_keys", "paste", "kill", "clear", "remove"]
+
+INPUT_ACTIONS: frozenset[Action] = frozenset({"write", "submit", "send_keys", "paste"})
+"""Actions that give a command input, which a shell executes."""
+
+_MAX_DATA = 1_000_000
+_MAX_KEYS = 1_000
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+_Data: TypeAlias = Annotated[str, msgspec.Meta(max_length=_MAX_DATA)]
+
+
+class ProcessInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``session_id``: for all actions but list, and clear of everything that has ended.
+
+    ``timeout``: seconds that poll waits for the end, at most 30. ``offset`` and ``limit``: lines that log passes over
+    and shows; without both, the last 200. ``data`` and ``eof``: for write (as it is), submit (and Enter) and paste.
+    ``keys``: for send_keys.
+    """
+
+    action: Action
+    session_id: str | None = None
+    timeout: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    offset: _Count | None = None
+    limit: _Count | None = None
+    data: _Data = ""
+    eof: bool = False
+    keys: Annotated[list[str], msgspec.Meta(max_length=_MAX_KEYS)] = []
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it is about all commands, and not about one of them."""
+        return self.action == "list" or (self.action == "clear" and self.session_id is None)

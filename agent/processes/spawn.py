@@ -17,8 +17,6 @@ import msgspec
 
 from agent.processes.tree import MARK_VARIABLE, Leader
 
-__all__ = ["Child", "Command", "SpawnFailed", "spawn"]
-
 _COLUMNS, _ROWS = 120, 30
 
 # A session's leader gets the first terminal it opens as its controlling one; the shell itself does it, so that nothing

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 import trio
 
-__all__ = ["MARK_VARIABLE", "TERM_GRACE", "Leader", "stop_tree"]
-
 MARK_VARIABLE = "AGENT_EXEC_ID"
 """The environment variable that everything a command starts inherits; its value is the command's alone."""
 TERM_GRACE = 5.0

@@ -1,18 +1,47 @@
-"""What a tool is to the agent: a name, a validated input, and one async call that returns a result or fails clearly."""
+"""Tool interface, schemas.
+
+The JSON schema of a tool's input, as a model sees it.
+
+What a tool is to the agent: a name, a validated input, and one async call that returns a result or fails clearly.
+"""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from agent.tools.definitions import input_schema
-from agent.tools.ledger import FileLedger
+from agent.tools.file_state import FileLedger
 from wire.entries import ImageBlock
 
 if TYPE_CHECKING:
     from agent.processes.registry import ProcessRegistry  # heavy, and not needed to say what a tool is
 
-__all__ = ["Effects", "ErrorType", "Report", "Tool", "ToolContext", "ToolError", "ToolOutput", "definition_of"]
+
+@lru_cache(maxsize=256)
+def input_schema(input_type: type[msgspec.Struct]) -> dict[str, Any]:
+    """In one piece, without references: not every server follows them at the top.
+
+    Input types are trees; one that holds itself would not come to an end here. Asked for at each model call, made once
+    for each type: nobody may change it.
+    """
+    (schema,), components = msgspec.json.schema_components([input_type])
+    inlined: dict[str, Any] = _inlined(schema, components)
+    inlined.pop("title", None)
+    inlined.pop("description", None)  # it is the class's docstring; the tool's own description is for the model
+    return inlined
+
+
+def _inlined(schema: Any, components: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(item, components) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        target = components[schema["$ref"].rpartition("/")[2]]
+        return _inlined(target | {name: value for name, value in schema.items() if name != "$ref"}, components)
+    return {name: _inlined(value, components) for name, value in schema.items()}
+
 
 ErrorType: TypeAlias = Literal["validation", "runtime", "logical", "aborted", "denied"]
 

@@ -5,8 +5,6 @@ from importlib import import_module
 
 from agent.tools.base import Tool
 
-__all__ = ["TOOL_NAMES", "open_tools"]
-
 _PLACES = {
     "read": "ReadTool",
     "write": "WriteTool",

@@ -6,16 +6,12 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.content import encoded, read_content
-from agent.tools.describing import parts_of_edit
-from agent.tools.diffs import unified_diff
-from agent.tools.edits import Change, Edit, EditProblem, apply_changes, plan_changes
-from agent.tools.ledger import HASHED_BYTES, Stamp
-from agent.tools.places import Place, failures_of, located
-from agent.tools.replacing import changed_meanwhile, replace_content
+from agent.tools.change_preview import parts_of_edit
+from agent.tools.edits import Change, Edit, EditProblem, apply_changes, plan_changes, unified_diff
+from agent.tools.file_state import HASHED_BYTES, Stamp
+from agent.tools.files import changed_meanwhile, encoded, read_content, replace_content
+from agent.tools.paths import Place, failures_of, located
 from wire.call_parts import CallPart
-
-__all__ = ["EditInput", "EditTool"]
 
 _MAX_EDITS = 100
 

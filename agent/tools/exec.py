@@ -7,17 +7,15 @@ from typing import Annotated, ClassVar
 import msgspec
 import trio
 
+from agent.policy import may_be_set
 from agent.processes.registry import ProcessRegistry
 from agent.processes.session import Session
 from agent.processes.spawn import Command, SpawnFailed
-from agent.tool_environment import may_be_set
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.places import locate
+from agent.tools.pages import shorten
+from agent.tools.paths import locate
 from agent.tools.progress import wait_for_end
-from agent.tools.truncation import shorten
 from wire.call_parts import CallPart
-
-__all__ = ["ExecInput", "ExecTool", "window_of", "yield_window"]
 
 _DEFAULT_TIMEOUT = 1800.0
 _DEFAULT_YIELD_MS = 10_000

@@ -6,13 +6,10 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolOutput
-from agent.tools.content import encoded
-from agent.tools.places import located
-from agent.tools.search.reporting import passed_over
-from agent.tools.search.running import Query, search
-from agent.tools.truncation import shorten
-
-__all__ = ["FindInput", "FindTool"]
+from agent.tools.files import encoded
+from agent.tools.pages import shorten
+from agent.tools.paths import located
+from agent.tools.search.search import Query, passed_over, search
 
 _DEFAULT_LIMIT = 1000
 _MAX_LIMIT = 10_000

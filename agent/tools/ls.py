@@ -10,11 +10,8 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.names import shown
-from agent.tools.places import Place, failures_of, kind_of, located, open_directory, opened
-from agent.tools.truncation import shorten
-
-__all__ = ["LsInput", "LsTool"]
+from agent.tools.pages import shorten
+from agent.tools.paths import Place, failures_of, kind_of, located, open_directory, opened, shown
 
 _DEFAULT_LIMIT = 500
 _MAX_LIMIT = 5000

@@ -9,17 +9,13 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
-from agent.processes.asking import ProcessInput
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
 from agent.processes.registry import ProcessRegistry
-from agent.processes.session import Session
-from agent.processes.stdin import InputClosed
+from agent.processes.session import InputClosed, ProcessInput, Session
 from agent.tools.base import Effects, Report, ToolContext, ToolOutput
+from agent.tools.pages import shorten
 from agent.tools.progress import wait_for_end
-from agent.tools.truncation import shorten
 from wire.call_parts import CallPart
-
-__all__ = ["ProcessTool", "act"]
 
 _MAX_WAIT = 30.0
 _LOG_LINES = 200

@@ -5,8 +5,6 @@ import trio
 from agent.processes.session import Session
 from agent.tools.base import Report
 
-__all__ = ["wait_for_end"]
-
 _INTERVAL = 0.05
 
 

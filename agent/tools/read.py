@@ -14,14 +14,10 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
-from agent.tools.ledger import HASHED_BYTES, Stamp, digest_of, stamp_of
-from agent.tools.pages import PageBuilder
-from agent.tools.places import Place, failures_of, located, open_regular
-from agent.tools.sniffing import SAMPLE_BYTES, image_type, looks_binary
-from agent.tools.truncation import MAX_BYTES, MAX_LINES
+from agent.tools.file_state import HASHED_BYTES, Stamp, digest_of, stamp_of
+from agent.tools.pages import MAX_BYTES, MAX_LINES, PageBuilder
+from agent.tools.paths import SAMPLE_BYTES, Place, failures_of, image_type, located, looks_binary, open_regular
 from wire.entries import ImageBlock
-
-__all__ = ["MAX_IMAGE_BYTES", "ReadInput", "ReadTool"]
 
 MAX_IMAGE_BYTES = 3_750_000
 """As base64 this is 5 MB, which providers take."""

@@ -11,8 +11,6 @@ import msgspec
 
 from agent.tools.base import Tool, ToolError, definition_of
 
-__all__ = ["arguments_of"]
-
 _SHOWN_CHARS = 80
 
 

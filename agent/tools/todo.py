@@ -1,15 +1,18 @@
-"""The tool ``todo``: the agent's own list of what is to be done, shown to whoever watches."""
+"""Todo.
+
+The tool ``todo``: the agent's own list of what is to be done, shown to whoever watches.
+
+A conversation's list of what is to be done, before the tool that changes it is needed: told, and taken up again.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from wire.entries import ToolResultBlock, TranscriptMessage
-
-__all__ = ["Todo", "TodoInput", "TodoTool", "todos_of"]
 
 _MARKS = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
 
@@ -98,3 +101,32 @@ def todos_of(messages: Sequence[TranscriptMessage]) -> list[Todo]:
                 if arguments.todos is not None:
                     return arguments.todos
     return []
+
+
+class TodoList:
+    """Holds the tool ``todo`` together with the conversation that it belongs to; imports it late."""
+
+    def __init__(self, say: Callable[[str, dict[str, Any]], Any]) -> None:
+        self._say = say
+        self._tool: TodoTool | None = None
+        self._messages: Sequence[TranscriptMessage] = ()
+
+    def tool(self) -> "TodoTool":
+        """The tool, with the list of the conversation."""
+        if self._tool is None:
+            self._tool = TodoTool(self._tell)
+            self._restore(self._tool)
+        return self._tool
+
+    def resume(self, messages: Sequence[TranscriptMessage]) -> None:
+        """Another conversation: go on with its list."""
+        self._messages = messages
+        if self._tool is not None:
+            self._restore(self._tool)
+
+    def _restore(self, tool: "TodoTool") -> None:
+
+        tool.restore(todos_of(self._messages))
+
+    def _tell(self, todos: "Sequence[Todo]") -> None:
+        self._say("todo_changed", {"todos": [msgspec.to_builtins(todo) for todo in todos]})

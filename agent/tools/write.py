@@ -6,14 +6,11 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolOutput
-from agent.tools.content import encoded, stamp_now
-from agent.tools.describing import parts_of_write
-from agent.tools.ledger import Stamp
-from agent.tools.places import Place, failures_of, located
-from agent.tools.replacing import Written, changed_meanwhile, replace_content
+from agent.tools.change_preview import parts_of_write
+from agent.tools.file_state import Stamp
+from agent.tools.files import Written, changed_meanwhile, encoded, replace_content, stamp_now
+from agent.tools.paths import Place, failures_of, located
 from wire.call_parts import CallPart
-
-__all__ = ["WriteInput", "WriteTool"]
 
 
 class WriteInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,17 +1,55 @@
-"""``GET /`` and ``GET /assets/NAME``: the dashboard's files, for everybody; what they show needs a token."""
+"""Static files.
 
+The dashboard's files, read once into memory: what is not among them cannot be asked for, whatever a path says.
+
+``GET /`` and ``GET /assets/NAME``: the dashboard's files, for everybody; what they show needs a token.
+"""
+
+import hashlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from doors.dashboard.assets import Asset, load_assets
-from doors.http.openings import Opening
-from doors.http.refusals import Refusal
-from doors.http.services import Services
+from doors.http.errors import Refusal
+from doors.http.services import Opening, Services
 
-__all__ = ["PAGE", "POLICY", "routes"]
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+class Asset(NamedTuple):
+    """A file as it is sent. ``etag`` is quoted, made of the content."""
+
+    body: bytes
+    media_type: str
+    etag: str
+
+
+def load_assets(folder: Traversable | None = None) -> Mapping[str, Asset]:
+    """Every file of the folder (default: ``static``) that a browser may have, by name; others are left out."""
+    there = folder or files("doors.dashboard") / "static"
+    found = {entry.name: _load(entry) for entry in there.iterdir() if entry.is_file() and _suffix(entry.name) in _TYPES}
+    return MappingProxyType(found)
+
+
+def _load(entry: Traversable) -> Asset:
+    body = entry.read_bytes()
+    return Asset(body, _TYPES[_suffix(entry.name)], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :] if "." in name else ""
+
 
 PAGE = "index.html"
 

@@ -6,11 +6,8 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from doors.http.refusals import Refusal
-from doors.http.scopes import APPROVALS, Scope, scope_of
-from doors.http.tokens import Grant
-
-__all__ = ["Access", "Identity"]
+from doors.http.errors import Refusal
+from doors.http.tokens import APPROVALS, Grant, Scope, scope_of
 
 _BEARER = "bearer "
 

@@ -1,22 +1,146 @@
-"""The application behind the port: every opening guarded, every error answered in its door's shape."""
+"""Starlette app and auth middleware.
 
+What every request passes first: the host it names, the page it comes from, who sends it, and how many it sends.
+
+The application behind the port: every opening guarded, every error answered in its door's shape.
+"""
+
+import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from doors.http.gate import Gate, refuse_socket
-from doors.http.openings import Opening
-from doors.http.refusals import Refusal, render_error, told
-from doors.http.services import Services, identity_of
+from doors.http.errors import Refusal, render_error, told
+from doors.http.services import Opening, Services, Visit, identity_of
+from doors.http.settings import is_host_allowed, is_origin_allowed
+from doors.limits import InputShare
 
-__all__ = ["build_app"]
+_logger = logging.getLogger("pool.http")
+_USUAL_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "cross-origin-resource-policy": "same-origin",
+}
+_PREFLIGHT_HEADERS = {
+    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-headers": "authorization, *",  # OpenAI's clients send many of their own
+    "access-control-max-age": "600",
+}
+
+
+class Gate:
+    """ASGI around the whole application."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self._app = app
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let it in, or answer why not."""
+        connection = HTTPConnection(scope)
+        visit = Visit(scope.setdefault("state", {}).get("peer"), InputShare(self._services.bodies))
+        scope["state"]["visit"] = visit
+        send = self._watched(connection, send)
+        try:
+            self._check(connection, visit)
+        except Refusal as exc:
+            await _answer(render_error(exc), scope, receive, send)
+        else:
+            if scope["type"] == "http" and _is_preflight(connection, scope):
+                await Response(status_code=HTTPStatus.NO_CONTENT, headers=_PREFLIGHT_HEADERS)(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+        finally:
+            visit.share.give_back(0)
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def _check(self, connection: HTTPConnection, visit: Visit) -> None:
+        self._check_host(connection)
+        self._identify(connection, visit)
+        self._check_rate(connection, visit)
+
+    def _check_host(self, connection: HTTPConnection) -> None:
+        settings = self._services.settings
+        host, origin = connection.headers.get("host", ""), connection.headers.get("origin")
+        server = connection.scope.get("server") or ("", 0)
+        if not is_host_allowed(host, str(server[0]), settings.allowed_hosts):
+            text = f"this server is not called {host[:100]!r}; names are allowed by http.allowed_hosts"
+            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, text)
+        if origin is not None and not is_origin_allowed(origin, host, settings.allowed_origins):
+            text = f"pages of {origin[:100]!r} may not call here; sites are allowed by http.allowed_origins"
+            raise Refusal(HTTPStatus.FORBIDDEN, text)
+
+    def _identify(self, connection: HTTPConnection, visit: Visit) -> None:
+        try:
+            visit.identity = self._services.access.from_header(connection.headers.get("authorization"))
+        except Refusal as exc:
+            visit.refusal = exc
+        if visit.peer is not None:
+            visit.peer.identity = visit.identity
+
+    def _check_rate(self, connection: HTTPConnection, visit: Visit) -> None:
+        address = connection.client.host if connection.client else ""
+        self._services.check_rate(visit.identity.rate_key if visit.identity else f"address {address}")
+
+    # --- out ----------------------------------------------------------------------------------------------------------
+
+    def _watched(self, connection: HTTPConnection, send: Send) -> Send:
+        """Each answer gets the usual headers, is counted, and told where it is a refusal."""
+        begun = time.perf_counter()
+
+        async def watched(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                self._add_headers(connection, message)
+                self._note(connection, message["status"], time.perf_counter() - begun)
+            await send(message)
+
+        return watched
+
+    def _add_headers(self, connection: HTTPConnection, message: Message) -> None:
+        headers = MutableHeaders(scope=message)
+        for name, value in _USUAL_HEADERS.items():
+            headers.setdefault(name, value)
+        origin = connection.headers.get("origin")
+        host = connection.headers.get("host", "")
+        if origin is not None and is_origin_allowed(origin, host, self._services.settings.allowed_origins):
+            headers["access-control-allow-origin"] = origin
+            headers.add_vary_header("origin")
+
+    def _note(self, connection: HTTPConnection, status: int, seconds: float) -> None:
+        self._services.figures.requests[status] += 1
+        path = connection.scope["path"]
+        _logger.debug("%s %s %s in %.1f ms", connection.scope.get("method", "GET"), path, status, seconds * 1000)
+        if status in (401, 403, 421, 429):
+            client = connection.client.host if connection.client else None
+            self._services.complaints.tell(HTTPStatus(status).phrase, path=path, peer=client)
+
+
+def _is_preflight(connection: HTTPConnection, scope: Scope) -> bool:
+    """A browser asks whether a page of an allowed site may call."""
+    return scope["method"] == "OPTIONS" and "access-control-request-method" in connection.headers
+
+
+async def refuse_socket(websocket: WebSocket, response: Response) -> None:
+    """Answer a handshake as a plain request is answered."""
+    await websocket.send_denial_response(response)
+
+
+async def _answer(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await refuse_socket(WebSocket(scope, receive, send), response)
+    else:
+        await response(scope, receive, send)
 
 
 def build_app(services: Services, openings: Sequence[Opening]) -> ASGIApp:

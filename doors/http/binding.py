@@ -3,11 +3,8 @@
 import socket
 from typing import Any
 
-from doors.http.hosts import is_loopback
-from doors.http.settings import HttpSettings
+from doors.http.settings import HttpSettings, is_loopback
 from errors import UsageError
-
-__all__ = ["bind", "parse_bind", "refuse_others", "set_options", "url_of"]
 
 _SEND_BUFFER_BYTES = 512 * 1024
 """The kernel doubles it. What it would hold by itself for a peer that does not read are some megabytes."""

@@ -1,7 +1,13 @@
-"""``POST /api/{method}``: any method of the control socket, its parameters as a JSON object, its result as JSON.
+"""/api, bodies, /health.
+
+Bodies of requests: bounded in size, in time, and in what all of them together may hold.
+
+``POST /api/{method}``: any method of the control socket, its parameters as a JSON object, its result as JSON.
 
 With ``Accept: text/event-stream`` what the method pushes while it runs comes too, as server-sent events by its name;
 the last one is ``result``, or ``error`` with what else would be the body of an answer.
+
+``/health``, ``/ready``: for whoever only wants to know whether to go on; ``/status``: everything at one moment.
 """
 
 import uuid
@@ -12,21 +18,53 @@ from typing import Any
 import msgspec
 import trio
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as ConnectionScope
 
-from doors.http import scopes
+from doors.http import tokens
 from doors.http.access import Identity
-from doors.http.bodies import read_body
-from doors.http.caller import HttpCaller
-from doors.http.openings import Opening
-from doors.http.refusals import Refusal, json_response, render_error, told
-from doors.http.services import Services, identity_of
-from doors.http.sse import STREAM_HEADERS, STREAM_TYPE, event_message
-from doors.http.watching import until_gone
+from doors.http.errors import Refusal, json_response, render_error, told
+from doors.http.services import HttpCaller, Opening, Services, identity_of, until_gone, visit_of
+from doors.http.tokens import Scope
+from doors.limits import InputShare
 from errors import PoolClosed, UsageError
+from wire.sse import STREAM_HEADERS, STREAM_TYPE, event_message
 
-__all__ = ["routes"]
+
+async def read_body(request: Request, services: Services) -> bytes:
+    """All of the body. It counts in the budget of all bodies until the request ends.
+
+    Raises Refusal (413, 408, 400 where the peer has left) and PoolSaturated (503).
+    """
+    settings = services.settings
+    limit = int(settings.max_body)
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared[:20]) > limit:
+        raise _too_large(limit)
+    with trio.move_on_after(settings.body_timeout):
+        return await _read(request, limit, visit_of(request).share)
+    raise Refusal(HTTPStatus.REQUEST_TIMEOUT, f"the body did not arrive within {settings.body_timeout:g} s")
+
+
+async def _read(request: Request, limit: int, share: InputShare) -> bytes:
+    body = bytearray()
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(HTTPStatus.BAD_REQUEST, "the peer left before its body had arrived")
+        body += message["body"]
+        if len(body) > limit:
+            raise _too_large(limit)
+        share.charge(len(body))
+        if not message["more_body"]:
+            return bytes(body)
+
+
+def _too_large(limit: int) -> Refusal:
+    text = f"the body is too large: one request may have {limit:,} bytes (http.max_body)"
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+
 
 _ON_A_CONNECTION = frozenset({"subscribe", "unsubscribe", "acquire", "release"})
 """Methods that mean something on a connection only."""
@@ -38,7 +76,7 @@ def routes(services: Services) -> Sequence[Opening]:
     async def call(request: Request) -> Any:
         return await _call(request, services)
 
-    return [Opening("/api/{method}", call, scopes.Scope.READ, ("POST",))]
+    return [Opening("/api/{method}", call, tokens.Scope.READ, ("POST",))]
 
 
 async def _call(request: Request, services: Services) -> Any:
@@ -106,3 +144,25 @@ class _Followed:
 
     async def _take(self, event: str, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": event_message(event, data), "more_body": True})
+
+
+def health_routes(services: Services) -> Sequence[Opening]:
+    """The three openings; the first two are for everybody and tell nothing else."""
+
+    async def health(_request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def ready(_request: Request) -> Response:
+        mode = (await services.status()).pool.mode
+        if services.closing.has_begun or mode != "running":
+            raise PoolClosed(f"the pool is {'closing' if services.closing.has_begun else mode} and begins no turns")
+        return json_response({"status": "ready"})
+
+    async def status(request: Request) -> Response:
+        return json_response(await services.call("status", {}, HttpCaller(identity_of(request), "status")))
+
+    return [
+        Opening("/health", health, None),
+        Opening("/ready", ready, None),
+        Opening("/status", status, Scope.READ),
+    ]

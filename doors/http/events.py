@@ -16,17 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from doors.http import scopes
+from doors.http import tokens
 from doors.http.access import Identity
-from doors.http.caller import HttpCaller
-from doors.http.openings import Opening
-from doors.http.refusals import render_error
-from doors.http.services import Services, identity_of
-from doors.http.sse import STREAM_HEADERS, STREAM_TYPE, batch_message, event_messages, message
-from doors.http.watching import until_gone
+from doors.http.errors import render_error
+from doors.http.services import HttpCaller, Opening, Services, identity_of, until_gone
 from errors import PoolError, UsageError
-
-__all__ = ["read_wish", "routes"]
+from wire.sse import STREAM_HEADERS, STREAM_TYPE, batch_message, event_messages, message
 
 _LISTS = ("channels", "kinds")
 _QUERY = ("session", *_LISTS, "since", "batch")
@@ -44,7 +39,7 @@ def routes(services: Services) -> Sequence[Opening]:
             return Response(media_type=STREAM_TYPE)
         return EventStream(services, identity_of(request), wish, is_batched=request.query_params.get("batch") == "true")
 
-    return [Opening("/events", events, scopes.Scope.READ)]
+    return [Opening("/events", events, tokens.Scope.READ)]
 
 
 def read_wish(request: Request) -> dict[str, Any]:

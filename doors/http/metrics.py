@@ -14,15 +14,10 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
-from doors.http.caller import HttpCaller
-from doors.http.figures import HttpFigures
-from doors.http.openings import Opening
-from doors.http.scopes import Scope
-from doors.http.services import Services, identity_of
+from doors.http.services import HttpCaller, HttpFigures, Opening, Services, identity_of
+from doors.http.tokens import Scope
 from gateway.status import StatusDocument
-from pool.quantiles import LatencyFigures
-
-__all__ = ["families", "routes"]
+from pool.statistics import LatencyFigures
 
 
 def routes(services: Services) -> Sequence[Opening]:

@@ -15,10 +15,8 @@ from starlette.types import ASGIApp
 from wsproto.connection import ConnectionState
 from wsproto.events import TextMessage
 
-from doors.http.refusals import Refusal, render_error
+from doors.http.errors import Refusal, render_error
 from doors.http.settings import HttpSettings
-
-__all__ = ["Protocol", "ServerContext", "make_config"]
 
 _TEXTS = {
     431: "the request's line and headers are too large (http.max_headers)",

@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from doors.dashboard import routes as dashboard
-from doors.http import calls, events, health, metrics
-from doors.http.openings import Opening
-from doors.http.services import Services
+from doors.http import calls, events, metrics
+from doors.http import calls as health
+from doors.http.services import Opening, Services
 from doors.openai import routes as openai
-from doors.websocket import routes as websocket
-
-__all__ = ["DOORS", "openings"]
+from doors.websocket import connection as websocket
 
 Door = Callable[[Services], Sequence[Opening]]
 

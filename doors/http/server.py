@@ -11,18 +11,16 @@ from typing import Any
 import trio
 
 from doors.http.access import Access
+from doors.http.anonymous import ACCEPT_SECONDS, Expense, Strangers, measured
 from doors.http.app import build_app
 from doors.http.binding import bind, refuse_others, set_options, url_of
 from doors.http.connection import HttpConnection
-from doors.http.crowd import Crowd, Rank
+from doors.http.limits import Crowd, Rank
 from doors.http.protocol import ServerContext
 from doors.http.routes import openings
 from doors.http.services import MethodsPort, Services
 from doors.http.settings import HttpSettings
-from doors.http.strangers import ACCEPT_SECONDS, Expense, Strangers, measured
 from doors.http.tokens import Grant, load_grants, place_of_token
-
-__all__ = ["HttpServer"]
 
 _BACKLOG = 256
 _FULL = (

@@ -1,28 +1,174 @@
-"""What the endpoints of every door on the HTTP port work with."""
+"""Context, caller, shutdown, counters.
+
+The caller of a method that was reached over HTTP: pushes go where the door says.
+
+The end of the server, as those see it who work for a peer: they are told, or what they wait for is cancelled.
+
+Refusals in the log: the first of its kind at once, then one line for all that came within some seconds.
+
+What the HTTP door has counted; ``/metrics`` shows it.
+
+What the endpoints of every door on the HTTP port work with.
+
+What is served on the HTTP port: a path, its endpoint, and what a caller must be to come in.
+
+Noticing that a peer has left while an endpoint works for it.
+"""
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import trio
 from starlette.requests import HTTPConnection
+from starlette.types import Receive
 
-from doors.control_limits import InputBudget, InputShare
 from doors.http.access import Access, Identity
-from doors.http.caller import HttpCaller
-from doors.http.closing import Closing
-from doors.http.complaints import Complaints
-from doors.http.figures import HttpFigures
-from doors.http.rates import Rates
-from doors.http.refusals import Refusal, TooMany
-from doors.http.scopes import Scope
+from doors.http.errors import Refusal, Render, TooMany, render_error
+from doors.http.limits import Rates
 from doors.http.settings import HttpSettings
+from doors.http.tokens import Scope
+from doors.limits import InputBudget, InputShare
+from errors import UsageError
 from gateway.caller import Caller
 from gateway.status import StatusDocument
 
-__all__ = ["Chore", "MethodsPort", "Peer", "Services", "Visit", "identity_of", "prove", "visit_of"]
+Take = Callable[[str, bytes], Awaitable[None]]
+
+
+class HttpCaller:
+    """Implements ``gateway.caller.Caller`` for one request.
+
+    ``take`` gets every push, name and data as JSON text, and waits while the peer is behind; None: nobody looks.
+    ``nursery`` runs what outlives the method's answer, a subscription say; None: such methods are refused.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        request_id: str,
+        *,
+        take: Take | None = None,
+        nursery: trio.Nursery | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.principal = identity.principal
+        self.name = identity.name
+        self._take = take
+        self._nursery = nursery
+
+    async def push(self, event: str, data: Any) -> None:
+        """See ``Caller.push``."""
+        await self.push_encoded(event, msgspec.json.encode(data))
+
+    async def push_encoded(self, event: str, data: bytes) -> None:
+        """See ``Caller.push_encoded``."""
+        if self._take is None:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._take(event, data)
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        """See ``Caller.start``."""
+        if self._nursery is None:
+            raise UsageError("this method needs a connection that stays; over HTTP follow GET /events instead")
+        self._nursery.start_soon(task)
+
+
+class Closing:
+    """Begins once; until then it knows whom to tell."""
+
+    def __init__(self) -> None:
+        self._begun = trio.Event()
+        self._told: dict[object, Callable[[], object]] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the server ends."""
+        return self._begun.is_set()
+
+    def begin(self) -> None:
+        """Tell everybody."""
+        self._begun.set()
+        for tell in list(self._told.values()):
+            tell()
+
+    async def wait(self) -> None:
+        """Until it begins."""
+        await self._begun.wait()
+
+    @contextmanager
+    def telling(self, tell: Callable[[], object]) -> Iterator[None]:
+        """Have ``tell`` called when the server ends; at once where it does already."""
+        key = object()
+        self._told[key] = tell
+        try:
+            if self.has_begun:
+                tell()
+            yield
+        finally:
+            del self._told[key]
+
+    @contextmanager
+    def scope(self) -> Iterator[trio.CancelScope]:
+        """Work that is cancelled when the server ends; ``cancelled_caught`` tells afterwards whether it was."""
+        with trio.CancelScope() as scope, self.telling(scope.cancel):
+            yield scope
+
+
+_PAUSE_SECONDS = 10.0
+
+
+class Complaints:
+    """Whoever hammers at the door must not fill the log. Kinds are ours, and few."""
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._told_at: dict[str, float] = {}
+        self._untold: dict[str, int] = {}
+
+    def tell(self, kind: str, **facts: Any) -> None:
+        """Warn of a refusal, with what is known of this one, and of how many like it were not told of."""
+        now = self._clock()
+        if now - self._told_at.get(kind, -_PAUSE_SECONDS) < _PAUSE_SECONDS:
+            self._untold[kind] = self._untold.get(kind, 0) + 1
+            return
+        self._told_at[kind] = now
+        more = self._untold.pop(kind, 0)
+        shown = "".join(f", {name} {value}" for name, value in facts.items() if value is not None)
+        self._logger.warning("refused: %s%s%s", kind.lower(), shown, f" (and {more} more before)" if more else "")
+
+
+class HttpFigures:
+    """Plain sums, and what is open at the moment."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        """Open."""
+        self.accepted = 0
+        self.turned_away = 0
+        self.evicted = 0
+        """Connections without a token that gave way to others."""
+        self.stalled = 0
+        """Peers cut off because they did not read."""
+        self.streams = 0
+        """Open streams of events."""
+        self.behind = 0
+        """Streams that were cut off with a bookmark."""
+        self.events_bytes = 0
+        self.sockets = 0
+        """Open WebSockets."""
+        self.sockets_slow = 0
+        """Those that were closed because they did not read."""
+        self.events_dropped = 0
+        """Events that slow WebSockets have lost."""
+        self.requests: Counter[int] = Counter()
+        """By status."""
 
 
 _STATUS_SECONDS = 1.0
@@ -135,3 +281,25 @@ def prove(connection: HTTPConnection, identity: Identity) -> None:
     visit.identity = identity
     if visit.peer is not None:
         visit.peer.identity = identity
+
+
+Endpoint = Callable[[Any], Awaitable[Any]]
+"""``async (starlette.requests.Request) -> Response``, or ``async (starlette.websockets.WebSocket) -> None``."""
+
+
+class Opening(NamedTuple):
+    """One way in. ``scope`` None: everybody, who has shown no token too."""
+
+    path: str
+    endpoint: Endpoint
+    scope: Scope | None
+    methods: tuple[str, ...] = ("GET",)
+    is_socket: bool = False
+    render: Render = render_error
+    """How an error of this endpoint is answered."""
+
+
+async def until_gone(receive: Receive) -> None:
+    """Wait until the peer has left; ``receive`` is ASGI's. What is left of a body is passed over."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

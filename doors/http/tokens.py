@@ -1,26 +1,53 @@
-"""Where tokens come from: settings, environment, files; one is made where none is set."""
+"""Tokens, scopes, settings check.
+
+What a token may do: three scopes, each of which holds the one before, and approvals beside them. Pure.
+
+Where tokens come from: settings, environment, files; one is made where none is set.
+
+What the ``[http]`` settings say that cannot be meant. Pure.
+"""
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from doors.http.scopes import Scope
-from doors.http.settings import HttpSettings
+from doors.http.binding import parse_bind
+from doors.http.settings import HttpSettings, HttpToken, host_name, is_site
 from errors import UsageError
 
-__all__ = [
-    "FIRST",
-    "TOKEN_FILE",
-    "TOKEN_VARIABLE",
-    "Grant",
-    "TokenPlace",
-    "load_grants",
-    "place_of_token",
-    "read_token",
-    "token_problem",
-]
+
+class Scope(IntEnum):
+    """From looking to everything."""
+
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+
+
+_READ = (
+    *("ping", "status", "agent.wait", "explain", "route", "events.peek", "subscribe", "unsubscribe"),
+    *("sessions.list", "sessions.get", "sessions.history", "agents.list", "workers.list", "waiting.list"),
+    *("heartbeat.status", "cron.list", "cron.get", "approvals.list", "approvals.show"),
+)
+_WRITE = (
+    *("agent", "prompt", "steer", "abort", "delegate", "process", "sessions.reset", "sessions.patch", "events.inject"),
+    *("acquire", "release", "decide", "ui.respond", "heartbeat.run"),
+)
+
+METHODS = {**dict.fromkeys(_READ, Scope.READ), **dict.fromkeys(_WRITE, Scope.WRITE)}
+"""What a method needs; one that is not named needs ``ADMIN``."""
+
+APPROVALS = frozenset({"decide", "ui.respond"})
+"""Methods that need the right to approve instead of a scope."""
+
+
+def scope_of(method: str) -> Scope:
+    """The scope that a method needs, of those that are not for approvals."""
+    return METHODS.get(method, Scope.ADMIN)
+
 
 TOKEN_FILE = "http-token"  # noqa: S105  # a file's name
 TOKEN_VARIABLE = "POOL_HTTP_TOKEN"  # noqa: S105  # a variable's name
@@ -128,3 +155,55 @@ def token_problem(token: str) -> str | None:
     if len(token) > _MOST_BYTES or not (token.isascii() and token.isprintable()) or " " in token:
         return f"is no token: it has visible ASCII characters without spaces, at most {_MOST_BYTES}"
     return None
+
+
+_Path = tuple[str | int, ...]
+
+
+def http_problems(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+    """Every problem: the path of its setting, as ``("http", "bind")``, and what is wrong with it."""
+    for path, text in (*_bind(settings), *_first_token(settings), *_tokens(settings), *_names(settings)):
+        yield ("http", *path), text
+
+
+def _bind(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+    if settings.bind:
+        try:
+            parse_bind(settings.bind)
+        except UsageError as exc:
+            yield ("bind",), exc.message
+
+
+def _first_token(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+    if settings.token and settings.token_file:
+        yield ("token_file",), "there is a token too; keep one of them"
+    elif settings.token and (problem := token_problem(settings.token)):
+        yield ("token",), problem
+
+
+def _tokens(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+    seen = {settings.token} - {""}
+    for name, each in settings.tokens.items():
+        place = ("tokens", name)
+        if name == FIRST:
+            yield place, "is what the token that may do everything is called; choose another name"
+        yield from (((*place, *path), text) for path, text in _token(each, seen))
+        seen.add(each.token)
+
+
+def _token(token: HttpToken, seen: set[str]) -> Iterator[tuple[_Path, str]]:
+    if bool(token.token) == bool(token.token_file):
+        yield (), "needs a token_file, or else a token"
+    elif token.token and (problem := token_problem(token.token)):
+        yield ("token",), problem
+    elif token.token in seen - {""}:
+        yield ("token",), "is the same as another one; each name needs its own"
+
+
+def _names(settings: HttpSettings) -> Iterator[tuple[_Path, str]]:
+    for index, host in enumerate(settings.allowed_hosts):
+        if host_name(host) is None or (":" in host and not host.startswith("[")):
+            yield ("allowed_hosts", index), f"must be a name without scheme and port, not {host!r}"
+    for index, origin in enumerate(settings.allowed_origins):
+        if not is_site(origin):
+            yield ("allowed_origins", index), f'must be a site such as "https://ops.example", not {origin!r}'

@@ -14,8 +14,6 @@ from errors import UsageError
 from wire.framing import DECODE_ERRORS
 from wire.messages import JsonAnswer
 
-__all__ = ["Choice", "Tool", "choose", "json_answer", "stops_of"]
-
 _MOST_STOPS = 4
 _MOST_STOP_CHARS = 200
 _MOST_SCHEMA_BYTES = 256 * 1024

@@ -6,20 +6,15 @@ from http import HTTPStatus
 
 from starlette.requests import Request
 
-from doors.http.bodies import read_body
-from doors.http.caller import HttpCaller
-from doors.http.refusals import Refusal
-from doors.http.services import Services, identity_of
-from doors.openai.asking import Asking, Question
-from doors.openai.forgetting import Forgetting
-from doors.openai.model_input import ModelInput
-from doors.openai.places import Place
-from doors.openai.refusals import UnknownModel
-from doors.openai.requests import refuse_conversations
-from doors.openai.schemas import Schemas
-from doors.openai.unanswered import Unanswered
-
-__all__ = ["Entry"]
+from doors.http.calls import read_body
+from doors.http.errors import Refusal
+from doors.http.services import HttpCaller, Services, identity_of
+from doors.openai.answer_checks import Schemas
+from doors.openai.cleanup import Forgetting
+from doors.openai.completion import Asking, Question, Unanswered
+from doors.openai.errors import UnknownModel
+from doors.openai.requests import ModelInput, refuse_conversations
+from doors.openai.session_ref import Place
 
 
 class Entry:

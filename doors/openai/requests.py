@@ -1,26 +1,24 @@
-"""What a client asks for, in OpenAI's words: read, bounded, and refused where no agent could do it."""
+"""Request types, images.
 
+What a client asks for, in OpenAI's words: read, bounded, and refused where no agent could do it.
+
+The content of messages: their text, and the images in them as data URLs. Pure.
+
+What a request asks of an agent, the same for both of OpenAI's interfaces. Pure.
+"""
+
+import base64
+import binascii
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from doors.openai.choices import Tool
+from doors.openai.choices import Tool, choose, json_answer, stops_of
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
-
-__all__ = [
-    "ChatMessage",
-    "ChatRequest",
-    "Function",
-    "Part",
-    "ToolCall",
-    "decoded",
-    "read_chat",
-    "refuse",
-    "refuse_conversations",
-]
+from wire.messages import AnswerOptions, ImageContent
 
 _MOST_MESSAGES = 10_000
 _MOST_PARTS = 1000
@@ -176,3 +174,86 @@ def refuse(reasons: Mapping[str, str | None]) -> None:
 def _header_safe(names: Iterable[str]) -> tuple[str, ...]:
     """The names that look like a parameter's, sorted and bounded: they go back in a header."""
     return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:_MOST_TOLD])
+
+
+MOST_IMAGES = 32
+_DATA_URL = re.compile(r"data:(image/[A-Za-z0-9.+-]{1,40});base64,")
+
+
+class Pictures:
+    """The images of a prompt, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.found: list[ImageContent] = []
+
+    def add(self, part: Part, where: str) -> str:
+        """Take an image in; what stands in the text for it. Raises UsageError."""
+        url = part.image_url if isinstance(part.image_url, str) else part.image_url.url if part.image_url else ""
+        head = _DATA_URL.match(url)
+        if head is None:
+            text = "images are passed as data URLs (data:image/png;base64,...); an image elsewhere is not fetched"
+            raise UsageError(f"{where}: {text}", param=where)
+        data = url[head.end() :]
+        try:
+            base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as exc:
+            raise UsageError(f"{where}: what should be base64 is none: {exc}", param=where) from exc
+        if len(self.found) == MOST_IMAGES:
+            raise UsageError(f"{where}: a request has at most {MOST_IMAGES} images", param=where)
+        self.found.append(ImageContent(data=data, mime_type=head[1]))
+        return f"[image {len(self.found)}]"
+
+
+def text_of(message: ChatMessage, place: str, pictures: Pictures | None, *, marks: bool = True) -> str:
+    """All that a message says; where ``pictures`` is None it may hold no images. ``place``: where in the request it is.
+
+    ``marks``: say in the text where an image stood. Raises UsageError for parts of another kind.
+    """
+    if not isinstance(message.content, list):
+        return message.content or ""
+    texts = []
+    for index, part in enumerate(message.content):
+        where = f"{place}.content[{index}]"
+        match part.type:
+            case "text":
+                texts.append(part.text)
+            case "refusal":
+                texts.append(part.refusal)
+            case "image_url" if pictures is not None:
+                mark = pictures.add(part, where)
+                texts += [mark] if marks else []
+            case "image_url":
+                raise UsageError(f"{where}: images stand in messages of the user only", param=where)
+            case _:
+                problem = f"parts of type {part.type[:50]!r} are not understood; there are: text, image_url"
+                raise UsageError(f"{where}: {problem}", param=where)
+    return "\n".join(texts)
+
+
+Placed = tuple[str, ChatMessage]
+"""A message with its place in the request, such as ``messages[0]``."""
+
+
+class ModelInput(NamedTuple):
+    """``tools``: the client's, as the method ``prompt`` takes them.
+
+    ``all_is_new``: a known session has not seen the instructions among the messages either.
+    """
+
+    model: str
+    messages: Sequence[Placed]
+    tools: list[dict[str, Any]]
+    answer: AnswerOptions
+    all_is_new: bool = False
+
+
+def of_chat(chat: ChatRequest) -> ModelInput:
+    """The input of a request for a completion. Raises UsageError."""
+    choice = choose([tool.function.as_tool() for tool in chat.tools or ()], chat.tool_choice)
+    answer = AnswerOptions(
+        json=json_answer(chat.response_format, "response_format"),
+        must_call=choice.must_call,
+        stop=stops_of(chat.stop),
+    )
+    messages = [(f"messages[{at}]", message) for at, message in enumerate(chat.messages)]
+    return ModelInput(chat.model, messages, [tool.as_client_tool() for tool in choice.tools], answer)

@@ -7,21 +7,17 @@ from typing import Any
 
 from starlette.requests import Request
 
-from doors.http.openings import Opening
-from doors.http.refusals import Refusal, json_response
-from doors.http.scopes import Scope
-from doors.http.services import Services, identity_of
-from doors.openai import response_routes
-from doors.openai.answers import Chunks, completion
-from doors.openai.conversation import answered_calls
+from doors.http.errors import Refusal, json_response
+from doors.http.services import Opening, Services, identity_of
+from doors.http.tokens import Scope
+from doors.openai import responses_routes
+from doors.openai.completion import AnswerStream
+from doors.openai.completion_bodies import Chunks, completion
 from doors.openai.entry import Entry
-from doors.openai.model_input import of_chat
-from doors.openai.places import find_place
-from doors.openai.refusals import render
-from doors.openai.requests import read_chat
-from doors.openai.stream import AnswerStream
-
-__all__ = ["routes"]
+from doors.openai.errors import render
+from doors.openai.prompts import answered_calls
+from doors.openai.requests import of_chat, read_chat
+from doors.openai.session_ref import find_place
 
 _ANY = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _THERE_ARE = (
@@ -38,7 +34,7 @@ def routes(services: Services) -> Sequence[Opening]:
         Opening("/v1/models", door.models, Scope.READ, render=render),
         Opening("/v1/models/{model}", door.model, Scope.READ, render=render),
         Opening("/v1/chat/completions", door.complete, Scope.WRITE, ("POST",), render=render),
-        *response_routes.routes(entry),
+        *responses_routes.routes(entry),
         Opening("/v1/{rest:path}", door.unknown, Scope.READ, _ANY, render=render),
     ]
 

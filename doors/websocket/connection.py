@@ -1,34 +1,34 @@
-"""One WebSocket: its frames read, its requests run side by side, its answers and events sent."""
+"""One WebSocket, routes.
+
+One WebSocket: its frames read, its requests run side by side, its answers and events sent.
+
+WebSockets at any path, since clients of the protocol differ in theirs.
+"""
 
 import logging
 import time
 import uuid
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, assert_never
 
 import trio
 from starlette.websockets import WebSocket
 
-from doors.control_limits import OutputBudget, OutputShare
-from doors.http import refusals
-from doors.http.services import Services, prove, visit_of
-from doors.websocket.frames import Incoming, encode_answer, encode_event, encode_refusal
+from doors.http import errors
+from doors.http.services import Opening, Services, prove, visit_of
+from doors.limits import OutputBudget, OutputShare
+from doors.websocket.events import Told
+from doors.websocket.frames import Incoming, SocketLimits, encode_answer, encode_event, encode_refusal, error_shape
 from doors.websocket.gateway_methods import health_of
-from doors.websocket.handshake import Admission, CloseCode
+from doors.websocket.handshake import Action, Admission, Admit, CloseCode, End, Say, Serve, SocketMachine
 from doors.websocket.hub import Hub
-from doors.websocket.limits import SocketLimits
-from doors.websocket.machine import Action, Admit, End, Say, Serve, SocketMachine
 from doors.websocket.methods import METHODS, carry_out
-from doors.websocket.pictures import Told
-from doors.websocket.presence import entry_of
-from doors.websocket.refusals import error_shape
-from doors.websocket.request import Request, RequestContext
+from doors.websocket.peer import Subscriptions, entry_of
+from doors.websocket.run_text import EVENTS
+from doors.websocket.runs import Request, RequestContext
 from doors.websocket.sender import Sender
-from doors.websocket.story import EVENTS
-from doors.websocket.subscriptions import Subscriptions
 from errors import PoolError, PoolSaturated
-
-__all__ = ["SocketConnection"]
 
 _VERSION = version("agent-pool")
 _FREE_BYTES = 256 * 1024
@@ -180,7 +180,7 @@ class SocketConnection:
         except PoolError as exc:
             return encode_refusal(frame.id, error_shape(exc))
         except Exception as exc:  # noqa: BLE001  # whatever goes wrong is answered
-            return encode_refusal(frame.id, error_shape(refusals.told(exc, frame.method)))
+            return encode_refusal(frame.id, error_shape(errors.told(exc, frame.method)))
 
     def _charge(self, size: int) -> None:
         """Take room for a request. Raises PoolSaturated; what the others have taken stays theirs."""
@@ -220,3 +220,16 @@ class SocketConnection:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def routes(services: Services) -> Sequence[Opening]:
+    """Open to everybody: the token is shown in the first frame, or in the handshake's header."""
+    limits = SocketLimits()
+    hub = Hub(services, limits)
+    budget = OutputBudget(limits.output_bytes)
+    services.chores.append(hub.run)
+
+    async def serve(socket: WebSocket) -> None:
+        await SocketConnection(socket, services, hub, limits, budget).run()
+
+    return [Opening("/{path:path}", serve, None, is_socket=True)]

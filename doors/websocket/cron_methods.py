@@ -5,14 +5,12 @@ from typing import Annotated, Any, assert_never
 
 import msgspec
 
-from doors.websocket.request import Params, Request
-from doors.websocket.shapes import milliseconds, present
-from heartbeat.cron.records import Status
+from doors.websocket.frames import milliseconds, present
+from doors.websocket.runs import Params, Request
+from heartbeat.cron.jobs import Status
 from heartbeat.cron.requests import CronJobs, CronJobView
 from heartbeat.cron.schedule import At, Cron, Every, Schedule
 from heartbeat.cron.settings import Mode
-
-__all__ = ["CronParams", "list_jobs"]
 
 _PAGE = 1000
 _STATUS = {Status.OK: "ok", Status.REFUSED: "skipped"}

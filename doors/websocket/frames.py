@@ -1,13 +1,23 @@
-"""The frames of the protocol as text: requests read, answers and events written. Pure."""
+"""Frames, errors, limits. Pure.
 
+The frames of the protocol as text: requests read, answers and events written. Pure.
+
+What goes wrong, as the protocol says it: ``{code, message, details?, retryable?, retryAfterMs?}``. Pure.
+
+What the protocol's payloads are made of: times in milliseconds, facts that are known. Pure.
+
+How much one WebSocket may cost, and the times of the protocol.
+"""
+
+import math
 from typing import Any, Literal
 
 import msgspec
 
-from errors import UsageError
+from doors.http.errors import TooMany, code_of
+from errors import AcquireTimeout, Conflict, PoolClosed, PoolError, PoolSaturated, RequestTimeout, UsageError
 from wire.framing import DECODE_ERRORS
-
-__all__ = ["BadFrame", "Incoming", "encode_answer", "encode_event", "encode_refusal", "read_frame"]
+from wire.units import ByteCount, Seconds
 
 _encode = msgspec.json.Encoder().encode
 _NO_PARAMS = msgspec.Raw(b"{}")
@@ -75,3 +85,61 @@ def encode_event(name: str, payload: bytes, seq: int | None = None) -> bytes:
     """An event with its payload, JSON already. ``seq`` counts the connection's events, those it lost too."""
     tail = b"}" if seq is None else b',"seq":%d}' % seq
     return b'{"type":"event","event":"%b","payload":%b%b' % (name.encode(), payload, tail)
+
+
+_RETRYABLE = (PoolSaturated, PoolClosed, AcquireTimeout, TooMany)
+
+
+def error_shape(error: PoolError) -> dict[str, Any]:
+    """``code`` is one of the protocol's few; our own stable one is ``details.code``, beside what else is known."""
+    shape: dict[str, Any] = {"code": _code(error), "message": error.message, "details": _details(error)}
+    if isinstance(error, _RETRYABLE):
+        shape["retryable"] = True
+    if error.retry_after is not None:
+        shape["retryAfterMs"] = math.ceil(error.retry_after * 1000)
+    return shape
+
+
+def _code(error: PoolError) -> str:
+    if isinstance(error, RequestTimeout | AcquireTimeout):
+        return "AGENT_TIMEOUT"
+    is_wrong = isinstance(error, UsageError | Conflict) and not isinstance(error, TooMany)
+    return "INVALID_REQUEST" if is_wrong else "UNAVAILABLE"
+
+
+def _details(error: PoolError) -> dict[str, Any]:
+    details = {**error.details, "code": code_of(error)}
+    try:
+        msgspec.json.encode(details)
+    except (TypeError, ValueError):
+        return {"code": code_of(error)}  # details that JSON cannot hold are left out
+    return details
+
+
+def milliseconds(seconds: float | None) -> int | None:
+    """Unix time as the protocol has it."""
+    return None if seconds is None else int(seconds * 1000)
+
+
+def present(**facts: Any) -> dict[str, Any]:
+    """Those that are not None."""
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is not set with the rest of the port (``[http]``)."""
+
+    connect_timeout: Seconds = Seconds(15)
+    """How long a peer may take until its ``connect``."""
+    first_frame_bytes: ByteCount = ByteCount(64 * 1024)
+    """The largest ``connect``."""
+    buffered_bytes: ByteCount = ByteCount(1024 * 1024)
+    """What may wait for one peer; then events that may be dropped are, and any other ends the connection."""
+    output_bytes: ByteCount = ByteCount(256 * 1024 * 1024)
+    """What may wait for all peers, beyond the first 256 KiB of each."""
+    max_requests: int = 256
+    """Requests of one connection that have no last answer yet."""
+    max_refused: int = 100
+    """Frames in a row that are no request; one more ends the connection."""
+    tick: Seconds = Seconds(30)
+    """A sign of life is sent so often."""

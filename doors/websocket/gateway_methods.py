@@ -6,28 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doors.websocket.request import Params, Request
-from doors.websocket.shapes import milliseconds
+from doors.websocket.frames import milliseconds
+from doors.websocket.runs import Params, Request
 from gateway.status import StatusDocument
 from router.keys import main_session_key
-
-__all__ = [
-    "LogParams",
-    "ModelsParams",
-    "NoParams",
-    "ResolveParams",
-    "WakeParams",
-    "agents",
-    "config",
-    "health",
-    "health_of",
-    "logs",
-    "models",
-    "presence",
-    "resolve",
-    "status",
-    "wake",
-]
 
 
 class NoParams(msgspec.Struct):

@@ -17,16 +17,13 @@ import msgspec
 import trio
 
 from doors.http.access import Identity
-from doors.http.caller import HttpCaller
-from doors.http.refusals import told
-from doors.http.scopes import Scope
-from doors.http.services import Services
-from doors.websocket.limits import SocketLimits
-from doors.websocket.pictures import Told
-from doors.websocket.presence import entries
-from doors.websocket.story import KINDS, Story
-
-__all__ = ["Hub", "Listener"]
+from doors.http.errors import told
+from doors.http.services import HttpCaller, Services
+from doors.http.tokens import Scope
+from doors.websocket.events import Told
+from doors.websocket.frames import SocketLimits
+from doors.websocket.peer import entries
+from doors.websocket.run_text import KINDS, Story
 
 _VERSION = version("agent-pool")
 _LINGER_SECONDS = 60.0

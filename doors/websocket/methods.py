@@ -6,18 +6,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from doors.http.refusals import Refusal
-from doors.http.scopes import Scope
+from doors.http.errors import Refusal
+from doors.http.tokens import Scope
 from doors.websocket import cron_methods as cron
-from doors.websocket import following_methods as following
 from doors.websocket import gateway_methods as gateway
-from doors.websocket import run_methods as runs
+from doors.websocket import runs
 from doors.websocket import session_methods as sessions
-from doors.websocket.request import Request
+from doors.websocket.runs import Request
 from errors import UsageError
 from wire.framing import DECODE_ERRORS
-
-__all__ = ["METHODS", "Method", "carry_out"]
 
 
 class Method(NamedTuple):
@@ -45,10 +42,10 @@ METHODS: Mapping[str, Method] = {
     "sessions.resolve": Method(Scope.READ, sessions.ResolveParams, sessions.resolve, _RESOLVE_IGNORED),
     "sessions.describe": Method(Scope.READ, sessions.DescribeParams, sessions.describe, _DESCRIBE_IGNORED),
     "sessions.patch": Method(Scope.WRITE, sessions.PatchParams, sessions.patch),
-    "sessions.subscribe": Method(Scope.READ, following.FollowParams, following.follow),
-    "sessions.unsubscribe": Method(Scope.READ, following.FollowParams, following.leave),
-    "sessions.messages.subscribe": Method(Scope.READ, following.MessagesParams, following.follow_messages),
-    "sessions.messages.unsubscribe": Method(Scope.READ, following.MessagesParams, following.leave_messages),
+    "sessions.subscribe": Method(Scope.READ, sessions.FollowParams, sessions.follow),
+    "sessions.unsubscribe": Method(Scope.READ, sessions.FollowParams, sessions.leave),
+    "sessions.messages.subscribe": Method(Scope.READ, sessions.MessagesParams, sessions.follow_messages),
+    "sessions.messages.unsubscribe": Method(Scope.READ, sessions.MessagesParams, sessions.leave_messages),
     "sessions.reset": Method(Scope.WRITE, sessions.ResetParams, sessions.reset, frozenset({"reason"})),
     "sessions.delete": Method(Scope.ADMIN, sessions.DeleteParams, sessions.delete),
     "sessions.compact": Method(Scope.WRITE, sessions.CompactParams, sessions.compact),

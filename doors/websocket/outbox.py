@@ -3,8 +3,6 @@
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Offer", "Outbox"]
-
 
 class Offer(NamedTuple):
     """What has become of an event, and of those that waited."""

@@ -5,10 +5,8 @@ from typing import Any
 
 import trio
 
-from doors.control_limits import OutputShare
+from doors.limits import OutputShare
 from doors.websocket.outbox import Offer, Outbox
-
-__all__ = ["Sender"]
 
 _PIECE_BYTES = 64 * 1024
 """Frames that wait are sent together, up to so much."""

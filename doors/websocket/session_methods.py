@@ -1,37 +1,23 @@
-"""``sessions.*``: the conversations there are, and what can be done to them."""
+"""Session methods and subscriptions.
+
+``sessions.*``: the conversations there are, and what can be done to them.
+
+``sessions.subscribe`` and ``sessions.messages.subscribe``: events of sessions for one connection.
+"""
 
 import time
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from doors.websocket.request import Params, Request
-from doors.websocket.shapes import milliseconds, present
+from doors.websocket.frames import milliseconds, present
+from doors.websocket.runs import Params, Request
 from errors import UsageError
-from gateway.requests import Label, Model, SessionKey
-from gateway.session_desk import SessionView
+from gateway.runs.requests import Label, Model, SessionKey
+from gateway.sessions.admin import SessionView
 from gateway.settings import QueueMode
 from profiles.settings import ThinkingLevel
 from router.keys import check_session_key
-
-__all__ = [
-    "CompactParams",
-    "DeleteParams",
-    "DescribeParams",
-    "GetParams",
-    "ListParams",
-    "PatchParams",
-    "ResetParams",
-    "ResolveParams",
-    "compact",
-    "delete",
-    "describe",
-    "get",
-    "list_sessions",
-    "patch",
-    "reset",
-    "resolve",
-]
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Switch = Literal["on", "off"]
@@ -234,3 +220,39 @@ def _row(view: SessionView) -> dict[str, Any]:
             lastChannel=view.channel,
         ),
     }
+
+
+class FollowParams(msgspec.Struct):
+    """``sessions.subscribe`` and ``sessions.unsubscribe``: all sessions."""
+
+
+class MessagesParams(msgspec.Struct):
+    """``sessions.messages.subscribe`` and ``.unsubscribe``: one session, which need not be there yet."""
+
+    key: SessionKey
+
+
+async def follow(request: Request, _params: FollowParams) -> Params:
+    """Send ``sessions.changed`` to the connection from now on."""
+    request.subscriptions.sessions = True
+    return {"subscribed": True}
+
+
+async def leave(request: Request, _params: FollowParams) -> Params:
+    """Stop sending it."""
+    request.subscriptions.sessions = False
+    return {"subscribed": False}
+
+
+async def follow_messages(request: Request, params: MessagesParams) -> Params:
+    """Send ``session.message`` of a session from now on. Raises PoolSaturated at ``MOST_SESSIONS``."""
+    key = check_session_key(params.key)
+    request.subscriptions.follow(key)
+    return {"subscribed": True, "key": key}
+
+
+async def leave_messages(request: Request, params: MessagesParams) -> Params:
+    """Stop sending them."""
+    key = check_session_key(params.key)
+    request.subscriptions.leave(key)
+    return {"subscribed": False, "key": key}

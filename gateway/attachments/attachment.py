@@ -1,22 +1,91 @@
-"""One front end that speaks with a session's worker: its requests in order, what it is told in order, bounded."""
+"""One front end that speaks with a session's worker: requests and output in order, its unread output bounded."""
 
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 import trio
 
-from errors import PoolClosed, PoolError, UsageError
-from gateway.attachments.budget import Budget
-from gateway.attachments.pending import Pending
-from gateway.attachments.port import AttachedSession
-from gateway.attachments.ports import QuickCaller
-from gateway.attachments.words import Words
+from errors import PoolClosed, PoolError, SubscriberBehind, UsageError
+from gateway.attachments.pending import Pending, QuickCaller
+from gateway.attachments.session import AttachedSession
 from gateway.caller import Caller
-from rpc.raw import RawObject, may_have_halves, read_object
+from rpc.passthrough import RawObject, may_have_halves, read_object
 
-__all__ = ["Attachment"]
+MOST_OF_ONE = 64 * 1024 * 1024
+MOST_OF_ALL = 256 * 1024 * 1024
+"""Bytes. A turn of pi repeats its whole text with each piece: 2,000 pieces of 10 bytes are 42 MB."""
+
+
+class Reader(Protocol):
+    """Somebody for whom lines wait."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits."""
+        ...
+
+    def end(self, error: PoolError) -> None:
+        """It waits in vain."""
+        ...
+
+
+class Budget:
+    """``readers``: all of them, at the moment of the call."""
+
+    def __init__(self, readers: Callable[[], Iterable[Reader]]) -> None:
+        self._readers = readers
+
+    def check(self, reader: Reader) -> None:
+        """More waits for this reader now: give up whoever lets too much of it gather."""
+        if reader.waiting_bytes > MOST_OF_ONE:
+            _give_up(reader)
+        elif reader.waiting_bytes > MOST_OF_ONE // 64:  # small change cannot break the budget
+            while sum(each.waiting_bytes for each in self._readers()) > MOST_OF_ALL:
+                _give_up(max(self._readers(), key=lambda each: each.waiting_bytes))
+
+
+def _give_up(reader: Reader) -> None:
+    waiting = reader.waiting_bytes
+    reader.end(SubscriberBehind(f"{waiting:,} bytes of the agent's output wait and are not read; read faster"))
+
+
+MOST_WORDS = 64 * 1024
+"""Most characters that wait for a front end; further lines are left out, and counted."""
+_LONGEST = 8 * 1024
+
+
+class Words:
+    """The lines that wait. Of a longer line the first 8,192 characters are kept."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._size = 0
+        self._left_out = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._lines or self._left_out)
+
+    def add(self, words: str) -> None:
+        """Take whole lines."""
+        for line in words.splitlines():
+            kept = line[:_LONGEST]
+            if self._size + len(kept) >= MOST_WORDS:
+                self._left_out += 1
+                continue
+            self._lines.append(kept)
+            self._size += len(kept) + 1
+
+    def take(self) -> str:
+        """All of them, and how many were left out."""
+        lines = self._lines
+        if self._left_out:
+            lines.append(f"[{self._left_out} lines of the agent's stderr were left out]")
+        self._lines, self._size, self._left_out = [], 0, 0
+        return "".join(f"{line}\n" for line in lines)
+
 
 _PUSH_BYTES = 256 * 1024
 _TELL_TAKEN = 8

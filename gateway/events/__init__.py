@@ -2,6 +2,6 @@
 
 from gateway.events.bus import BusStatistics, EventBus, TextKind
 from gateway.events.cursor import EventCursor
-from gateway.events.encode import EncodedEvents
+from gateway.events.ring import EncodedEvents
 
 __all__ = ["BusStatistics", "EncodedEvents", "EventBus", "EventCursor", "TextKind"]

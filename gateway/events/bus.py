@@ -1,31 +1,133 @@
-"""The event bus: gives every event its seq, shows it to readers once it may be seen, and moves the old to the store."""
+"""Event bus, commit barrier, listeners.
+
+Which seq comes next, and up to which one readers may see: nothing after a durable event that is not committed.
+
+Handlers of single events: called in the events' order, one event after the other, each on its own risk.
+
+The event bus: gives every event its seq, shows it to readers once it may be seen, and moves the old to the store.
+"""
 
 import heapq
+import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import trio
 
 from errors import UsageError
-from gateway.events.cursor import EventCursor
-from gateway.events.filters import EventFilter
-from gateway.events.gate import Gate
-from gateway.events.listeners import Handler, Listeners
-from gateway.events.news import News
-from gateway.events.ports import EventStore
+from gateway.events.cursor import EventCursor, EventFilter, EventStore, News
 from gateway.events.ring import Item, Ring, TextBlock, first_of, last_of
 from gateway.events.snapshots import blocks_between, compact
-from gateway.keeping import encode_to_keep
 from gateway.settings import EventSettings
 from store.records import EventRow
-from wire.envelope import Channel, EventEnvelope
-from wire.messages import EMPTY
+from wire.files import encode_to_keep
+from wire.messages import EMPTY, Channel, EventEnvelope
 
-__all__ = ["BusStatistics", "EventBus", "TextKind"]
+
+class Gate:
+    """Pure. ``last`` is the last seq given out, ``head`` the last one that readers may see."""
+
+    def __init__(self, first_seq: int) -> None:
+        self.last = self.head = first_seq - 1
+        self._held: deque[int] = deque()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing waits for a commit."""
+        return not self._held
+
+    def number(self, count: int = 1, *, hold: bool = False) -> int:
+        """Give out ``count`` seqs, return the first; with ``hold`` nothing from it on is seen before ``commit``."""
+        first = self.last + 1
+        self.last += count
+        if hold:
+            self._held.append(first)
+        elif not self._held:
+            self.head = self.last
+        return first
+
+    def commit(self, upto: int) -> None:
+        """Everything up to this seq is durable, or never will be."""
+        while self._held and self._held[0] <= upto:
+            self._held.popleft()
+        self.head = self._held[0] - 1 if self._held else self.last
+
+    def cuts(self) -> Iterator[int]:
+        """The seqs that ``head`` may stop short of, ascending."""
+        return iter(self._held)
+
+
+Handler: TypeAlias = Callable[[EventEnvelope], None]
+
+_PROGRESS = frozenset({"run:accepted", "run:start", "done", "text_chunk", "think_chunk", "reply"})
+_PROGRESS_FAMILIES = ("tool:", "compaction:")
+_logger = logging.getLogger("pool.gateway.events")
+
+
+class Listeners:
+    """Handlers by type of event; control and monitor events only."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, list[Handler]] = {}
+        self._waiting: deque[EventEnvelope] = deque()
+        self._is_telling = False
+        self.failures = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._handlers.values()))
+
+    def on(self, type_: str, handler: Handler) -> Callable[[], None]:
+        """Call ``handler`` for each event of the type; what is returned undoes it, any number of times."""
+        if type_ in _PROGRESS or type_.startswith(_PROGRESS_FAMILIES):
+            raise UsageError(f"{type_} is a progress event: those are read with a cursor, not with a handler")
+        # a registration is an object of its own: the same function may be registered twice and undone once
+        registered: list[Handler] = [handler]
+
+        def call(event: EventEnvelope) -> None:
+            for each in registered:
+                each(event)
+
+        self._handlers.setdefault(type_, []).append(call)
+
+        def undo() -> None:
+            if registered:
+                registered.clear()
+                self._remove(type_, call)
+
+        return undo
+
+    def _remove(self, type_: str, call: Handler) -> None:
+        handlers = self._handlers[type_]
+        handlers.remove(call)
+        if not handlers:
+            del self._handlers[type_]
+
+    def tell(self, event: EventEnvelope) -> None:
+        """An event can be seen. What a handler publishes is told after the event that it was called for."""
+        if event.type not in self._handlers or event.channel is Channel.PROGRESS:
+            return
+        self._waiting.append(event)
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._waiting:
+                self._tell_all(self._waiting.popleft())
+        finally:
+            self._is_telling = False
+
+    def _tell_all(self, event: EventEnvelope) -> None:
+        for handler in tuple(self._handlers.get(event.type, ())):
+            try:
+                handler(event)
+            except Exception:
+                self.failures += 1
+                _logger.exception("a handler of %s events raised at seq %d", event.type, event.seq)
+
 
 TextKind = Literal["text_chunk", "think_chunk"]
 

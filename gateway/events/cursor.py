@@ -1,20 +1,186 @@
-"""A reader's place in the stream: replays from the store, goes on from the ring, then waits for news."""
+"""Reader, filters, replay, notification.
+
+What a reader wants to see of the stream.
+
+What the bus needs of a store; ``store.Store`` has it.
+
+One page of the past, read from the store, in an order that a reader may leave and resume at any of its events.
+
+Sleeping until something happens in a session, or anywhere; nobody is woken for what it does not wait for.
+
+A reader's place in the stream: replays from the store, goes on from the ring, then waits for news.
+"""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
+import msgspec
 import trio
 
 from errors import SubscriberBehind
-from gateway.events.encode import Batch, EncodedEvents
-from gateway.events.filters import EventFilter
-from gateway.events.news import News
-from gateway.events.ports import EventStore
-from gateway.events.replay import read_page
-from gateway.events.ring import Ring, TextBlock
-from wire.envelope import EventEnvelope
+from gateway.events.ring import Batch, EncodedEvents, Item, Ring, TextBlock
+from gateway.events.snapshots import CHUNK_OF, SNAPSHOT_OF, unfold, window_of
+from store.records import EventRow
+from wire.messages import Channel, EventEnvelope
 
-__all__ = ["EventCursor", "Stream"]
+_OF_NO_RUN = frozenset({"agent_resumed", "exec_exit", "alert"})
+"""What happens in a session between its runs, or beside them: the followers of each run see it too."""
+
+
+class EventFilter(msgspec.Struct, frozen=True):
+    """Each part None = all. ``session`` is looked up in an index, the rest is looked at event by event.
+
+    With ``run_id`` what belongs to another run is left out, and what belongs to none but ``agent_resumed``,
+    ``exec_exit`` and ``alert``.
+    """
+
+    session: str | None = None
+    run_id: str | None = None
+    channels: frozenset[Channel] | None = None
+    kinds: frozenset[str] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        session: str | None,
+        run_id: str | None,
+        channels: frozenset[Channel] | None,
+        kinds: frozenset[str] | None,
+    ) -> "EventFilter":
+        """A filter in which text and the snapshots of it are one kind: a reader cannot know which it will meet."""
+        if kinds is not None:
+            kinds |= {SNAPSHOT_OF[kind] for kind in kinds & SNAPSHOT_OF.keys()}
+            kinds |= {CHUNK_OF[kind] for kind in kinds & CHUNK_OF.keys()}
+        return cls(session, run_id, channels, kinds)
+
+    def admits(self, item: Item | EventRow) -> bool:
+        """Whether an event of the right session is wanted."""
+        return (
+            (self.kinds is None or item.type in self.kinds)
+            and (self.run_id is None or item.run_id == self.run_id or (not item.run_id and item.type in _OF_NO_RUN))
+            and (self.channels is None or _channel_of(item) in self.channels)
+        )
+
+    def hears(self, session: str, channel: Channel, kind: str) -> bool:
+        """Whether an event of that kind would be wanted, whatever its run."""
+        return (
+            self.session in (None, session)
+            and (self.channels is None or channel in self.channels)
+            and (self.kinds is None or kind in self.kinds)
+        )
+
+
+def _channel_of(item: Item | EventRow) -> str:
+    return Channel.PROGRESS if isinstance(item, TextBlock) else item.channel
+
+
+class EventStore(Protocol):
+    """Rows are put at once and become durable in batches."""
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the disk refuses: nothing becomes durable, everything is held in memory."""
+        ...
+
+    def put_events(self, rows: Iterable[EventRow]) -> None:
+        """Write these, some time soon."""
+        ...
+
+    def note_seq(self, seq: int) -> None:
+        """This is the highest seq that was given out."""
+        ...
+
+    async def flush(self) -> bool:
+        """Wait until everything put before is durable; False = it is held in memory."""
+        ...
+
+    async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
+        """Rows with ``after < seq < before``, ascending, with everything that was put before the call."""
+        ...
+
+    async def oldest_seq(self) -> int:
+        """Events with a seq below this one have been dropped by retention."""
+        ...
+
+
+_ROWS = 128
+
+
+class Page(msgspec.Struct, frozen=True):
+    """``events`` are all that the filter admits above the seq asked for, up to ``reaches``."""
+
+    events: list[EventEnvelope]
+    reaches: int
+
+
+async def read_page(store: EventStore, wanted: EventFilter, after: int, upto: int) -> Page:
+    """Read on behind ``after``, not beyond ``upto``: a seq that no snapshot crosses."""
+    rows = await store.read_events(after, upto + 1, session=wanted.session, limit=_ROWS)
+    reaches = upto
+    if len(rows) == _ROWS:
+        rows, reaches = await _whole_windows(store, wanted, rows, upto)
+    return Page(list(unfold(filter(wanted.admits, rows), after)), reaches)
+
+
+async def _whole_windows(
+    store: EventStore, wanted: EventFilter, rows: list[EventRow], upto: int
+) -> tuple[list[EventRow], int]:
+    """A snapshot's pieces lie before its seq: end the page where no later row can hold any that belong before it.
+
+    Within one session no other event lies between a snapshot's pieces, so that any row is such an end.
+    """
+    last = rows[-1].seq
+    if wanted.session is not None:
+        return rows, last
+    window = window_of(last)
+    whole = [row for row in rows if row.seq < window.start]
+    if whole:
+        return whole, window.start - 1
+    end = min(upto, window.stop - 1)
+    return rows + await store.read_events(last, end + 1, session=None, limit=len(window)), end
+
+
+class _Sleepers:
+    """Those who wait for the next event of one session; ``seq`` is that event's, once it is there."""
+
+    __slots__ = ("lot", "seq")
+
+    def __init__(self) -> None:
+        self.lot = trio.lowlevel.ParkingLot()
+        self.seq = 0
+
+
+class News:
+    """A parking lot for each session that somebody waits for, and one (None) for those who wait for any."""
+
+    def __init__(self) -> None:
+        self._sleepers: dict[str | None, _Sleepers] = {}
+
+    @property
+    def sleeping(self) -> int:
+        """How many wait."""
+        return sum(len(sleepers.lot) for sleepers in self._sleepers.values())
+
+    async def wait(self, session: str | None) -> int:
+        """Sleep until the session's next event; return its seq: nothing has happened there in between."""
+        sleepers = self._sleepers.get(session)
+        if sleepers is None:
+            sleepers = self._sleepers[session] = _Sleepers()
+        try:
+            await sleepers.lot.park()
+        finally:
+            if not sleepers.lot and self._sleepers.get(session) is sleepers:
+                del self._sleepers[session]
+        return sleepers.seq
+
+    def tell(self, session: str, seq: int) -> None:
+        """Something of the session can be seen from ``seq`` on."""
+        for key in (session, None):
+            sleepers = self._sleepers.pop(key, None)
+            if sleepers is not None:
+                sleepers.seq = seq
+                sleepers.lot.unpark_all()
 
 
 class Stream(Protocol):

@@ -7,13 +7,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gateway.events import vocabulary as words
-from gateway.events.texts import read_pieces
-from gateway.events.vocabulary import Malformed, Single
+from gateway.events import worker_events as words
+from gateway.events.snapshots import read_pieces
+from gateway.events.worker_events import Malformed, Single
 from wire.framing import DECODE_ERRORS
 from wire.messages import Message
-
-__all__ = ["Single", "Step", "TextPieces", "Translator"]
 
 
 class TextPieces(msgspec.Struct, frozen=True):

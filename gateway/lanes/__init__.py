@@ -1,11 +1,18 @@
 """Lanes: when a session's next turn begins, and what becomes of the messages that arrive while one runs."""
 
-from gateway.lanes.actions import AbortTurn, Action, RefusalReason, Refuse, StartTurn, Steer
-from gateway.lanes.figures import LaneFigures, LanesSnapshot, SessionLaneFigures
 from gateway.lanes.machine import LaneMachine
-from gateway.lanes.stimuli import (
+from gateway.lanes.messages import (
+    AbortTurn,
+    Action,
     Clear,
+    LaneFigures,
+    LanesSnapshot,
     Reconfigure,
+    RefusalReason,
+    Refuse,
+    SessionLaneFigures,
+    StartTurn,
+    Steer,
     SteerRefused,
     Stimulus,
     Submit,

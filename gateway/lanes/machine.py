@@ -1,4 +1,10 @@
-"""When a session's next turn begins, and what becomes of messages meanwhile: ``handle(stimulus, now) -> actions``.
+"""Lane machine, queue modes, dispatcher.
+
+What becomes of a message that arrives: it begins a turn, joins the running one, waits, interrupts, or is refused.
+
+Who goes next: what a session without a turn waits for, and which of those in line gets a free slot.
+
+When a session's next turn begins, and what becomes of messages meanwhile: ``handle(stimulus, now) -> actions``.
 
 It never awaits, reads no clock and knows no worker; the gateway tells it what happened and carries out what it says.
 This file is the front: it takes each stimulus to the part that knows it, and lets the pump run after every one.
@@ -8,19 +14,181 @@ from collections.abc import Callable
 from typing import Any
 
 from errors import UsageError
-from gateway.lanes import stimuli
-from gateway.lanes.actions import Action, RefusalReason
-from gateway.lanes.arrivals import Arrivals
-from gateway.lanes.book import Book
-from gateway.lanes.entry import Entry
-from gateway.lanes.figures import LaneFigures, LanesSnapshot, SessionLaneFigures
-from gateway.lanes.pump import Pump
-from gateway.lanes.records import Session, Turn
-from gateway.lanes.stimuli import Stimulus, Submit
-from gateway.lanes.tables import SessionState
-from gateway.settings import QueueSettings
+from gateway.lanes import messages
+from gateway.lanes.entries import Entry, EntryState, SessionState
+from gateway.lanes.messages import (
+    AbortTurn,
+    Action,
+    LaneFigures,
+    LanesSnapshot,
+    RefusalReason,
+    SessionLaneFigures,
+    Steer,
+    Stimulus,
+    Submit,
+)
+from gateway.lanes.state import Book, Session, Turn
+from gateway.settings import Overflow, QueueMode, QueueSettings
+from wire.timers import Timers
 
-__all__ = ["LaneMachine"]
+_MOST_STEERED = 1000
+"""Messages that one turn may be given while it runs; more become follow-ups, which the queue's cap bounds."""
+_MOST_SUMMARIZED = 1000
+"""Runs of one session of which only a line is left; of more, the one that gave way first is refused after all."""
+
+
+class Arrivals:
+    """The queue modes and the limits. Limits are for newcomers: nobody who waits gives way unless one comes in."""
+
+    __slots__ = ("_book",)
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def admit(self, submit: Submit) -> None:
+        """Take a run in, or refuse it. It must not be known."""
+        session = self._book.sessions.get(submit.session)
+        if session is None:
+            self._begin_or_wait(submit)
+        elif (turn := _turn_to_steer(session, submit)) is not None:
+            self._steer(turn, submit)
+        elif submit.mode is QueueMode.INTERRUPT and not (session.turn and session.turn.is_exclusive):
+            self._interrupt(session, submit)
+        else:
+            self._queue(session, submit)
+
+    def _begin_or_wait(self, submit: Submit) -> None:
+        """The session is free: the message begins a turn, or waits for a slot of its lane and for nothing else."""
+        book = self._book
+        has_slot = book.slots.has_room(submit.lane)
+        if not has_slot and not self._has_room(submit):
+            return
+        session = book.sessions[submit.session] = Session(submit.session)
+        entry = book.new_entry(submit)
+        if has_slot:
+            book.begin(session, submit.lane, [entry])
+        else:
+            book.wait(session, entry)
+            session.queue.ripen()
+
+    def _steer(self, turn: Turn, submit: Submit) -> None:
+        entry = self._book.new_entry(submit)
+        entry.move(EntryState.STEERED)
+        turn.steers[entry.run] = entry
+        self._book.actions.append(Steer(turn.name, entry.run))
+
+    def _interrupt(self, session: Session, submit: Submit) -> None:
+        """The newest message takes the place of the turn and of all that waits, unless it may not even wait."""
+        book = self._book
+        if not session.queue and not self._has_room(submit):
+            return
+        if session.turn is not None and session.state is SessionState.RUNNING:
+            session.move(SessionState.ABORTING)
+            book.actions.append(AbortTurn(session.turn.name))
+        book.refuse_all(list(session.queue), RefusalReason.INTERRUPTED)
+        book.wait(session, book.new_entry(submit))
+
+    def _queue(self, session: Session, submit: Submit) -> None:
+        """Let the message wait; where the session's queue is full somebody gives way, perhaps the message itself."""
+        book, cap, overflow = self._book, self._book.settings.cap, self._book.settings.overflow
+        is_full = session.queue.size >= cap
+        if is_full and overflow is Overflow.NEW:
+            book.turn_away(submit.run, submit.session, RefusalReason.FULL)
+            return
+        replaces = is_full and overflow is Overflow.OLD
+        if not replaces and not self._has_room(submit):
+            return
+        book.wait(session, book.new_entry(submit))
+        # Only one goes, however many are too many; and only after the newcomer has joined, so that a group that
+        # gathers is never empty in between and goes on counting how long it has waited.
+        if session.queue.size > cap:
+            self._give_way(session)
+
+    def _give_way(self, session: Session) -> None:
+        book, queue = self._book, session.queue
+        oldest = queue.gives_way()
+        if oldest.exclusive or book.settings.overflow is not Overflow.SUMMARIZE:
+            book.refuse(oldest, RefusalReason.DROPPED)
+            return
+        queue.summarize(oldest, messages.summary_line(oldest.text))
+        surplus = queue.summaries.first
+        if surplus is not None and len(queue.summaries) > _MOST_SUMMARIZED:
+            book.refuse(surplus, RefusalReason.DROPPED)
+
+    def _has_room(self, submit: Submit) -> bool:
+        """Whether the message may wait. Where too many do, the lowest priority gives way, the latest among equals."""
+        book = self._book
+        if len(book.pending) < book.settings.pending:
+            return True
+        lowest = book.pending.first()
+        if lowest is None or lowest.priority >= submit.priority:
+            book.turn_away(submit.run, submit.session, RefusalReason.EVICTED)
+            return False
+        book.refuse(lowest, RefusalReason.EVICTED)
+        return True
+
+
+def _turn_to_steer(session: Session, submit: Submit) -> Turn | None:
+    """The turn that takes the message; None where there is none, or where it would overtake another message."""
+    turn = session.turn
+    if turn is None or session.state is not SessionState.RUNNING or not turn.is_steerable or turn.is_exclusive:
+        return None
+    if submit.mode is not QueueMode.STEER or submit.exclusive or len(turn.steers) >= _MOST_STEERED:
+        return None
+    return None if session.queue.has_ahead(submit.priority) else turn
+
+
+class Pump:
+    """Runs after every step, over what the step has touched.
+
+    First every touched session takes its place (free, gathering, or in line), then the lanes give their slots: so a
+    slot goes to the best of all who are due, in whatever order they became so.
+    """
+
+    __slots__ = ("_book", "timers")
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self.timers = Timers()
+        """The ends of debounces."""
+
+    def run(self) -> None:
+        """Settle everything that was touched."""
+        sessions, lanes, slots = self._book.touched_sessions, self._book.touched_lanes, self._book.slots
+        while sessions:
+            _, session = sessions.popitem()
+            if session.turn is None:
+                self._place(session)
+        while lanes:
+            lane, _ = lanes.popitem()
+            while (best := slots.next_in(lane)) is not None:
+                self._begin_next(best, lane)
+
+    def _place(self, session: Session) -> None:
+        book = self._book
+        self.timers.cancel(session.timer)
+        leader = session.queue.leader()
+        if leader is None:
+            book.slots.leave(session)
+            session.move(SessionState.FREE)
+            del book.sessions[session.key]
+        elif (due := session.queue.due(book.settings.debounce)) > book.now:
+            book.slots.leave(session)
+            session.move(SessionState.GATHERING)
+            session.timer = self.timers.at(due, book.touch, session)
+        else:
+            session.queue.ripen()
+            session.move(SessionState.QUEUED)
+            book.slots.line_up(session, leader.lane, leader.rank)
+            book.touched_lanes[leader.lane] = None
+
+    def _begin_next(self, session: Session, lane: str) -> None:
+        book = self._book
+        book.slots.leave(session)
+        entries = session.queue.take()
+        for entry in entries:
+            book.no_longer_pending(entry)
+        book.begin(session, lane, entries)
 
 
 _WAITS = {
@@ -40,14 +208,14 @@ class LaneMachine:
         self._arrivals = Arrivals(self._book)
         self._pump = Pump(self._book)
         self._handlers: dict[type, Callable[[Any], None]] = {
-            stimuli.Submit: self._submit,
-            stimuli.TurnSteerable: self._turn_steerable,
-            stimuli.SteerRefused: self._steer_refused,
-            stimuli.TurnEnded: self._turn_ended,
-            stimuli.Withdraw: self._withdraw,
-            stimuli.Clear: self._clear,
-            stimuli.Tick: self._tick,
-            stimuli.Reconfigure: self._reconfigure,
+            messages.Submit: self._submit,
+            messages.TurnSteerable: self._turn_steerable,
+            messages.SteerRefused: self._steer_refused,
+            messages.TurnEnded: self._turn_ended,
+            messages.Withdraw: self._withdraw,
+            messages.Clear: self._clear,
+            messages.Tick: self._tick,
+            messages.Reconfigure: self._reconfigure,
         }
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Action]:
@@ -113,14 +281,14 @@ class LaneMachine:
             raise UsageError(f"run {submit.run!r} is in the lanes already", run=submit.run)
         self._arrivals.admit(submit)
 
-    def _turn_steerable(self, news: stimuli.TurnSteerable) -> None:
+    def _turn_steerable(self, news: messages.TurnSteerable) -> None:
         self._turn(news.turn).is_steerable = news.steerable
 
-    def _steer_refused(self, refused: stimuli.SteerRefused) -> None:
+    def _steer_refused(self, refused: messages.SteerRefused) -> None:
         turn = self._turn(refused.turn)
         self._take_back(turn, _steer_of(turn, refused.run))
 
-    def _turn_ended(self, ended: stimuli.TurnEnded) -> None:
+    def _turn_ended(self, ended: messages.TurnEnded) -> None:
         turn = self._turn(ended.turn)
         unconsumed = [_steer_of(turn, run) for run in ended.unconsumed]
         if len(set(unconsumed)) < len(unconsumed):
@@ -131,20 +299,20 @@ class LaneMachine:
             self._book.end(entry)
         self._book.finish(turn)
 
-    def _withdraw(self, withdraw: stimuli.Withdraw) -> None:
+    def _withdraw(self, withdraw: messages.Withdraw) -> None:
         entry = self._book.runs.get(withdraw.run)
         if entry is not None and entry.is_waiting:
             self._book.leave(entry)
 
-    def _clear(self, clear: stimuli.Clear) -> None:
+    def _clear(self, clear: messages.Clear) -> None:
         session = self._book.sessions.get(clear.session)
         if session is not None:
             self._book.refuse_all(list(session.queue), RefusalReason.CLEARED)
 
-    def _tick(self, _: stimuli.Tick) -> None:
+    def _tick(self, _: messages.Tick) -> None:
         """What was due has happened before."""
 
-    def _reconfigure(self, reconfigure: stimuli.Reconfigure) -> None:
+    def _reconfigure(self, reconfigure: messages.Reconfigure) -> None:
         book = self._book
         book.settings = reconfigure.settings
         book.slots.limits = reconfigure.settings.lanes

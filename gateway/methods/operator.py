@@ -1,20 +1,56 @@
-"""Methods about the pool as a whole and its workers: look, explain, pause, drain, stop."""
+"""Pause, drain, workers, reload.
 
-from typing import Any
+What methods ask of the process they run in.
+
+Methods about the pool as a whole and its workers: look, explain, pause, drain, stop.
+"""
+
+from typing import Any, Protocol
 
 import msgspec
 
 from gateway.autonomy import Autonomy
 from gateway.caller import Caller
-from gateway.methods.ports import LogPage, SupervisorPort
-from gateway.requests import DrainRequest, ExplainRequest, LogTailRequest, NoParams, WorkerRequest
-from gateway.service import Gateway
+from gateway.gateway import Gateway
+from gateway.runs.requests import DrainRequest, ExplainRequest, LogTailRequest, NoParams, WorkerRequest
 from gateway.status import GatewayFigures, StatusDocument
 from pool import stimuli
 from pool.snapshot import SessionFigures
 from router.keys import check_session_key
 
-__all__ = ["OperatorMethods"]
+
+class LogPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines of the supervisor's log, oldest first. Positions are bytes since the start of the supervisor.
+
+    ``cursor``: where to read on from. ``truncated``: there were more lines, before these. ``reset``: the position asked
+    for was another supervisor's.
+    """
+
+    cursor: int
+    size: int
+    lines: list[str]
+    truncated: bool
+    reset: bool
+
+
+class SupervisorPort(Protocol):
+    """The supervisor, as the methods see it."""
+
+    def facts(self) -> dict[str, Any]:
+        """pid, uptime in seconds, version, paths."""
+        ...
+
+    def config(self) -> msgspec.Raw:
+        """The settings that hold, as JSON in the shape of their file, secrets hidden."""
+        ...
+
+    def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
+        """The latest lines of the log, of those after ``cursor``."""
+        ...
+
+    async def reload(self) -> dict[str, Any]:
+        """Read the settings file again: what holds from now on, what waits for a restart. Raises SettingsError."""
+        ...
 
 
 class OperatorMethods:

@@ -6,11 +6,10 @@ import trio
 
 from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
-from gateway.commands import parse_command
-from gateway.decisions import ShownCall
 from gateway.events import EventCursor
-from gateway.methods.frames import events_frame
-from gateway.requests import (
+from gateway.gateway import Gateway
+from gateway.methods.subscriptions import events_frame
+from gateway.runs.requests import (
     AbortRequest,
     AcquireRequest,
     AgentRequest,
@@ -26,13 +25,12 @@ from gateway.requests import (
     UiRespondRequest,
     WaitRequest,
 )
-from gateway.run import Run, RunOutcome
-from gateway.service import Gateway
+from gateway.runs.run import Run, RunOutcome
+from gateway.sessions.commands import parse_command
 from gateway.settings import QueueMode
+from gateway.turns.approvals import ShownCall
 from router.keys import check_session_key
 from router.route import RouteDecision
-
-__all__ = ["RunMethods"]
 
 
 class RunMethods:

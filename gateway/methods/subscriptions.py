@@ -1,20 +1,31 @@
-"""``subscribe`` and ``unsubscribe``: a stream of events for one connection, from a bookmark on."""
+"""Subscribe/unsubscribe, frames.
+
+The data of pushed frames, put together from events that are JSON text already.
+
+``subscribe`` and ``unsubscribe``: a stream of events for one connection, from a bookmark on.
+"""
 
 import uuid
 from typing import Any
 
+import msgspec
 import trio
 
 from errors import SubscriberBehind, UsageError
 from gateway.caller import Caller
 from gateway.events import EventBus, EventCursor
-from gateway.methods.frames import events_frame
-from gateway.requests import SubscribeRequest, UnsubscribeRequest
+from gateway.runs.requests import SubscribeRequest, UnsubscribeRequest
 from router.keys import check_session_key
-from store.failures import StoreUnusable
-from wire.envelope import Channel
+from store.records import StoreUnusable
+from wire.messages import Channel
 
-__all__ = ["SubscriptionMethods"]
+_encode = msgspec.json.Encoder().encode
+
+
+def events_frame(name: str, owner: str | int, events: bytes) -> bytes:
+    """``{NAME: OWNER, "events": [...]}``; ``events`` are envelopes joined by commas."""
+    return b'{"%b":%b,"events":[%b]}' % (name.encode(), _encode(owner), events)
+
 
 _FRAME_BYTES = 256 * 1024
 

@@ -1,28 +1,216 @@
-"""The method table: every door calls ``Methods.call`` with a method's name and its parameters as JSON."""
+"""Method table and one-line methods.
+
+Methods about agents: which there are.
+
+Methods about sessions: list, look, begin anew, delete, read what was said.
+
+Methods about system events: have a session told something with its next turn, look at what it is to be told.
+
+Methods of front ends that take a worker's own program for what they speak with: attach, hand over lines, leave.
+
+Methods about what agents do by themselves: heartbeats and scheduled tasks.
+
+The method table: every door calls ``Methods.call`` with a method's name and its parameters as JSON.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from errors import UsageError
-from gateway import requests
-from gateway.attachments import requests as attaching
+from errors import PoolClosed, UsageError
+from gateway.attachments.attachments import AttachView
 from gateway.autonomy import Autonomy
-from gateway.caller import Caller
-from gateway.methods.agents import AgentMethods
-from gateway.methods.attachments import AttachmentMethods
-from gateway.methods.autonomy import AutonomyMethods
-from gateway.methods.operator import OperatorMethods
-from gateway.methods.ports import SupervisorPort
+from gateway.caller import UNANSWERED, Caller
+from gateway.gateway import Gateway
+from gateway.methods.operator import OperatorMethods, SupervisorPort
 from gateway.methods.runs import RunMethods
-from gateway.methods.sessions import SessionMethods
 from gateway.methods.subscriptions import SubscriptionMethods
-from gateway.methods.system_events import SystemEventMethods
-from gateway.service import Gateway
-from heartbeat.cron.requests import CronAdd, CronList, CronName
+from gateway.runs import requests
+from gateway.runs import requests as attaching
+from gateway.runs.requests import (
+    AttachmentRequest,
+    AttachRequest,
+    BeatNow,
+    HistoryRequest,
+    InjectRequest,
+    NoParams,
+    PatchRequest,
+    ResetRequest,
+    SendRequest,
+    SessionRequest,
+)
+from gateway.sessions.admin import SessionView
+from heartbeat.cron.requests import CronAdd, CronJobs, CronJobView, CronList, CronName
+from heartbeat.records import AgentStatus, BeatReport
+from heartbeat.wake import Reason
+from router.keys import check_session_key
 
-__all__ = ["Methods"]
+
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent, as front ends see it."""
+
+    name: str
+    dialect: str
+    is_default: bool
+    """Whether a message that names none is for it."""
+    client_tools: bool
+    """Whether whoever sends a message may bring tools of its own."""
+
+
+class AgentMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._shelf = gateway.shelf
+
+    async def list(self, _params: NoParams, _caller: Caller) -> Any:
+        """Every agent that the settings know."""
+        return [self._view(name) for name in self._shelf.parts.profiles.agent_names()]
+
+    def _view(self, name: str) -> AgentView:
+        parts = self._shelf.parts
+        dialect = parts.profiles.dialect_of(name)
+        return AgentView(
+            name=name,
+            dialect=dialect,
+            is_default=name == parts.router.default_agent,
+            client_tools=dialect != "pi",
+        )
+
+
+class SessionMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._desk = gateway.session_desk
+
+    async def list(self, _params: NoParams, _caller: Caller) -> list[SessionView]:
+        """Every session, the one used last first."""
+        return self._desk.views()
+
+    async def get(self, params: SessionRequest, _caller: Caller) -> SessionView:
+        """One session."""
+        return self._desk.view(params.session)
+
+    async def patch(self, params: PatchRequest, _caller: Caller) -> SessionView:
+        """Change a session's own settings, from the next turn on."""
+        return self._desk.patch(params)
+
+    async def reset(self, params: ResetRequest, _caller: Caller) -> Any:
+        """Begin a new conversation; the transcript of the old one stays."""
+        session = check_session_key(params.session)
+        self._desk.view(session)
+        return {"session": session, "reset": True, "ended": await self._desk.reset(session, force=params.force)}
+
+    async def delete(self, params: SessionRequest, _caller: Caller) -> Any:
+        """Forget a session with its conversation, and end its background commands."""
+        ended = self._desk.running(self._desk.view(params.session).key)
+        removed = await self._desk.delete(params.session)
+        return {"session": params.session, "deleted": True, "removed": removed, "ended": ended}
+
+    async def history(self, params: HistoryRequest, _caller: Caller) -> Any:
+        """The latest messages, oldest first."""
+        return {"session": params.session, "messages": await self._desk.history(params.session, params.limit)}
+
+
+class SystemEventMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._events = gateway.system_events
+
+    async def inject(self, params: InjectRequest, _caller: Caller) -> Any:
+        """Queue an event, durably; ``event`` null: it is the one queued last again, and tells nothing new."""
+        session = check_session_key(params.session)
+        if not params.text.strip():
+            raise UsageError("the text is empty; say what has happened", session=session)
+        event = self._events.inject(session, params.text, kind=params.kind)
+        await self._events.kept()
+        return {"session": session, "event": event}
+
+    async def peek(self, params: SessionRequest, _caller: Caller) -> Any:
+        """What the session is to be told, the oldest first; it stays."""
+        session = check_session_key(params.session)
+        return {"session": session, "events": self._events.peek(session)}
+
+
+class AttachmentMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result.
+
+    What the worker says is pushed as ``attach{attachment, taken, lines}``, what it writes to stderr as
+    ``attach_words{attachment, words}``, the end as ``attach_ended{attachment, code,
+    message}``, where code ``left`` says that the front end itself has asked for it.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._attachments = gateway.attachments
+
+    async def open(self, params: AttachRequest, caller: Caller) -> AttachView:
+        """Attach to a session, until the connection ends."""
+        return await self._attachments.open(params, caller)
+
+    async def send(self, params: SendRequest, caller: Caller) -> Any:
+        """One line to the worker; no answer but an error: pushes tell how many lines were ``taken`` so far."""
+        await self._attachments.send(params, caller)
+        return UNANSWERED
+
+    async def end(self, params: AttachmentRequest, caller: Caller) -> Any:
+        """The front end says nothing more."""
+        await self._attachments.finish(params.attachment, caller)
+        return {}
+
+
+class AutonomyMethods:
+    """Each takes decoded parameters and the caller; what it returns is encoded as the result."""
+
+    def __init__(self, gateway: Gateway, autonomy: Autonomy) -> None:
+        self._gateway = gateway
+        self._heartbeat = autonomy.heartbeat
+        self._cron = autonomy.cron
+
+    async def beat(self, params: BeatNow, _caller: Caller) -> BeatReport:
+        """Have an agent beat, and answer with what came of it."""
+        if self._gateway.intake.is_closed:
+            raise PoolClosed("the supervisor is shutting down, and nothing begins any more")
+        agent, session = self._whose(params)
+        return await self._heartbeat.run_now(agent, Reason(params.reason), session)
+
+    def _whose(self, params: BeatNow) -> tuple[str, str | None]:
+        default = self._gateway.shelf.parts.router.default_agent
+        if params.session is None:
+            return params.agent or default, None
+        session, agent, _role = self._gateway.sessions.whose(
+            params.session, None, None, default=params.agent or default
+        )
+        if params.agent is not None and params.agent != agent:
+            raise UsageError(f"session {session} is agent {agent}'s, not {params.agent}'s", session=session)
+        return agent, check_session_key(session)
+
+    async def heartbeats(self, _params: NoParams, _caller: Caller) -> list[AgentStatus]:
+        """How every agent's heartbeat stands."""
+        return self._heartbeat.status()
+
+    async def add(self, params: CronAdd, _caller: Caller) -> CronJobView:
+        """Keep a task."""
+        return await self._cron.add(params)
+
+    async def list(self, params: CronList, _caller: Caller) -> CronJobs:
+        """Tasks by name."""
+        return self._cron.list(params)
+
+    async def get(self, params: CronName, _caller: Caller) -> CronJobView:
+        """One task, with its history."""
+        return self._cron.get(params)
+
+    async def remove(self, params: CronName, _caller: Caller) -> CronJobView:
+        """Drop a task."""
+        return await self._cron.remove(params)
+
+    async def run(self, params: CronName, _caller: Caller) -> CronJobView:
+        """Run a task now."""
+        return self._cron.run_now(params)
+
 
 Method = Callable[[Any, Caller], Awaitable[Any]]
 

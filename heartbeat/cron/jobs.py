@@ -1,20 +1,27 @@
-"""One scheduled task, made of what settings or an operator say about it; what cannot be meant is refused. Pure."""
+"""Job definition, run records, ports.
+
+One scheduled task, made of what settings or an operator say about it; what cannot be meant is refused. Pure.
+
+What is kept of a job besides its definition: how far it has come, what runs, and what came of it.
+
+What scheduled tasks ask of the rest: to run, to speak up in a conversation, to tell somebody, to be kept.
+"""
 
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, tzinfo
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
 from errors import UsageError
-from heartbeat.cron.schedule import At, Cron, Every, Schedule, check_schedule
+from heartbeat.cron.schedule import At, Cron, Every, Schedule, check_schedule, zone_named
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
-from heartbeat.cron.zones import zone_named
+from heartbeat.delivery.channel import Alert
 from heartbeat.delivery.targets import LAST
+from heartbeat.ports import BeatAnswer, BeatRequest, Documents, Monitor
 from router.keys import check_session_key, main_session_key, parse_session_key
-
-__all__ = ["MAX_JOBS", "CronJob", "Names", "Source", "cron_problems", "make_job"]
 
 MAX_JOBS = 10_000
 """In settings and added ones together."""
@@ -138,3 +145,130 @@ def _instant(moment: datetime, zone: tzinfo) -> float:
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).timestamp()
     except (OverflowError, ValueError) as exc:
         raise UsageError(f"{moment} is no moment between the years 1970 and 3000") from exc
+
+
+MAX_HISTORY = 20
+
+
+class Status(StrEnum):
+    """How a run ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """The agent had begun."""
+    REFUSED = "refused"
+    """It never began: its due time is tried again after the back-off."""
+    INTERRUPTED = "interrupted"
+    """The supervisor ended meanwhile; how far the agent came is in its conversation."""
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """One run under way. ``due`` None: an operator asked for it. ``since``: the state's ``reached`` before it."""
+
+    run: str
+    due: float | None
+    started_at: float
+    since: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What a run came to: the agent's answer, or what went wrong."""
+
+    status: Status
+    text: str = ""
+    error: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run of the past. Times are Unix times; ``text`` is the beginning of what the agent answered."""
+
+    run: str
+    due: float | None
+    started_at: float
+    ended_at: float
+    status: Status
+    text: str = ""
+    error: str = ""
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a job has come. It counts for the schedule it has been kept with; another one begins anew.
+
+    ``reached``: every due time up to there has been dealt with. ``failures`` in a row; the next run is not before
+    ``hold_until``. ``told_at``: when a failure was told last. ``spent``: it has run for good. ``overlapped``: so many
+    runs took until after the job's next due time, which then passed without a run.
+    """
+
+    schedule: Schedule
+    reached: float
+    running: Ticket | None = None
+    failures: int = 0
+    hold_until: float = 0.0
+    told_at: float = 0.0
+    spent: bool = False
+    overlapped: int = 0
+    history: tuple[Outcome, ...] = ()
+    """The latest ``MAX_HISTORY``, the newest last."""
+
+
+class Runs(Protocol):
+    """The gateway, as an isolated job sees it (a ``RunPort`` is one)."""
+
+    async def run(self, request: BeatRequest) -> BeatAnswer:
+        """Run it to its end, within its timeout. The same ``run_id`` again means the same run, also after a restart.
+
+        A run that fails is an answer; PoolError where it is not even accepted. Cancelling the call aborts the run.
+        """
+        ...
+
+
+class Voice(Protocol):
+    """System events and wakes, together."""
+
+    def speak(self, *, agent: str, session: str, text: str, context: str) -> None:
+        """Queue a system event of kind ``cron`` for the session, and wake the agent there with reason ``cron``.
+
+        It counts from the call on, in the same transaction of the store as what is kept right after it. Never blocks.
+        Raises UsageError where ``problem`` has something to say.
+        """
+        ...
+
+    def problem(self, *, agent: str, session: str) -> str | None:
+        """Why the agent would not be woken there, and what to do; None = it would be."""
+        ...
+
+    def heard_at(self, *, agent: str, session: str) -> float | None:
+        """When the agent is woken for what is said now, in Unix time; None = at once."""
+        ...
+
+
+class Alerts(Protocol):
+    """The courier."""
+
+    def accept(self, alert: Alert) -> None:
+        """Take it over: deliver it to its target sooner or later, once for its id. Kept in the same step; never blocks.
+
+        Raises UsageError for a target that makes no sense, which no job has.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """The calendar's clock."""
+
+    def __call__(self) -> float:
+        """Unix time in seconds. It may be set, unlike the event loop's."""
+        ...
+
+
+class CronPorts(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, as the application joins them. ``local``: the machine's zone (``zones.machine_zone``)."""
+
+    documents: Documents
+    runs: Runs
+    voice: Voice
+    alerts: Alerts
+    monitor: Monitor
+    names: Names
+    wall: Clock
+    local: tzinfo

@@ -1,4 +1,8 @@
-"""When each job runs, as one pure state machine: facts and ``now`` in, actions out.
+"""Cron state machine and actions. Pure.
+
+What the cron machine decides: each is performed once, in the order given.
+
+When each job runs, as one pure state machine: facts and ``now`` in, actions out.
 
 A due time begins at most one run. A job does not overlap with itself: what falls due while it runs passes. What fell
 due while nobody was there is caught up by one run. After a failure the next run waits. ``now`` is Unix time, so that
@@ -11,14 +15,54 @@ from datetime import tzinfo
 import msgspec
 
 from errors import Conflict, UsageError
-from heartbeat.cron.actions import Action, Forget, Keep, Speak, Start, Tell
-from heartbeat.cron.jobs import CronJob, Source
-from heartbeat.cron.records import MAX_HISTORY, JobState, Outcome, Result, Status, Ticket
+from heartbeat.cron.jobs import MAX_HISTORY, CronJob, JobState, Outcome, Result, Source, Status, Ticket
 from heartbeat.cron.schedule import At, next_due, zone_of
 from heartbeat.cron.settings import Mode
-from heartbeat.timetable import Timetable
+from wire.timers import Timetable
 
-__all__ = ["BACKOFF", "CronMachine", "Standing"]
+
+class Keep(msgspec.Struct, frozen=True):
+    """Keep the job's state; a ``Start`` after it waits until that is durable."""
+
+    job: str
+    state: JobState
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Run an isolated job. The same ticket again (``is_resumed``) means the same run, begun in an earlier life.
+
+    ``earlier``: the job's latest runs.
+    """
+
+    job: CronJob
+    ticket: Ticket
+    is_resumed: bool = False
+    earlier: tuple[str, ...] = ()
+
+
+class Speak(msgspec.Struct, frozen=True):
+    """Tell the job's text to the conversation it belongs to, and say at once what came of that."""
+
+    job: CronJob
+    ticket: Ticket
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """Tell somebody that the job went wrong; ``failures`` in a row, counted with this one."""
+
+    job: CronJob
+    outcome: Outcome
+    failures: int
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """The job is gone: drop its definition and its state."""
+
+    job: str
+
+
+Action = Keep | Start | Speak | Tell | Forget
+
 
 BACKOFF = (30.0, 60.0, 300.0, 900.0, 3600.0)
 """Seconds after the first, second, ... failure in a row; the last holds for all that follow."""

@@ -6,14 +6,11 @@ from typing import Annotated
 import msgspec
 
 from errors import UsageError
-from heartbeat.cron.jobs import Source
+from heartbeat.cron.jobs import Outcome, Source
 from heartbeat.cron.machine import Standing
-from heartbeat.cron.records import Outcome
 from heartbeat.cron.schedule import Schedule, shown_schedule
 from heartbeat.cron.settings import CronJobSettings, Mode
 from wire.units import Seconds
-
-__all__ = ["CronAdd", "CronFigures", "CronJobView", "CronJobs", "CronList", "CronName", "said_by", "view_of"]
 
 _SHOWN_TEXT = 200
 

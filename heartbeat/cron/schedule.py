@@ -1,17 +1,59 @@
-"""When a job is due: by a cron expression, every so often, or at one moment. Pure; times are Unix times in seconds."""
+"""Cron/every/at with cronsim, time zones. Pure.
+
+Time zones by their IANA names, and the one that this machine's clock goes by.
+
+When a job is due: by a cron expression, every so often, or at one moment. Pure; times are Unix times in seconds.
+"""
 
 import math
-from collections.abc import Iterator
-from datetime import datetime, tzinfo
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim, CronSimError
 
 from errors import UsageError
 from heartbeat.cron.wall_clock import next_elapsing, next_fixed
-from heartbeat.cron.zones import zone_named
 
-__all__ = ["At", "Cron", "Every", "Schedule", "check_schedule", "next_due", "shown_schedule", "zone_of"]
+_LONGEST = 64
+_LOCALTIME = Path("/etc/localtime")
+
+
+def zone_named(name: str, local: tzinfo) -> tzinfo:
+    """The zone of that name; ``local`` for an empty one. Raises UsageError for a name that means none."""
+    if not name:
+        return local
+    if name.upper() == "UTC":
+        return UTC
+    try:
+        return _zone(name)
+    except (KeyError, ValueError, OSError) as exc:  # unknown; no name of a file below the database; a directory
+        raise UsageError(
+            f'tz = {name[:_LONGEST]!r} is no time zone of this machine; write an IANA name such as "Europe/Berlin"'
+        ) from exc
+
+
+def machine_zone(env: Mapping[str, str] = os.environ, localtime: Path = _LOCALTIME) -> tzinfo:
+    """The zone of ``$TZ``, else of ``/etc/localtime``, else UTC: as the C library has it."""
+    named = env.get("TZ", "").removeprefix(":")
+    try:
+        if named:
+            return _zone(named)
+        with localtime.open("rb") as file:
+            return ZoneInfo.from_file(file, key=str(localtime))
+    except (KeyError, ValueError, OSError):
+        return UTC
+
+
+def _zone(name: str) -> ZoneInfo:
+    if len(name) > _LONGEST:
+        msg = "longer than any name of a zone"
+        raise ValueError(msg)
+    return ZoneInfo(name)
+
 
 _LONGEST_EXPRESSION = 200
 _SHORTEST_PERIOD = 1.0

@@ -7,8 +7,6 @@ import msgspec
 
 from wire.units import Seconds
 
-__all__ = ["CronJobSettings", "CronSettings", "Mode"]
-
 _LONGEST_TEXT = 32_768
 _LONGEST_TIMEOUT = 86_400.0
 _MOST_RUNNING = 1000

@@ -9,8 +9,6 @@ goes by the time that really passes. Pure. Instants are Unix times in whole seco
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, tzinfo
 
-__all__ = ["Matches", "next_elapsing", "next_fixed"]
-
 Matches = Callable[[datetime], Iterator[datetime]]
 """The wall times of a schedule after the one given, in order, each without a zone; it may end."""
 

@@ -6,9 +6,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from errors import PoolError, UsageError
-from wire import envelope
-
-__all__ = ["TEXT_LIMIT", "Alert", "Channel", "DeliveryFailed", "EventStream", "Outlet", "bounded"]
+from wire import messages
 
 TEXT_LIMIT = 16_384
 """Characters of an alert; a person is to read it."""
@@ -91,7 +89,7 @@ class EventStream(Protocol):
     """The gateway's event stream."""
 
     def publish(
-        self, session: str, channel: envelope.Channel, type_: str, data: Any = None, *, durable: bool = False
+        self, session: str, channel: messages.Channel, type_: str, data: Any = None, *, durable: bool = False
     ) -> object:
         """Give an event its place in the order of all events; neither blocks nor raises.
 

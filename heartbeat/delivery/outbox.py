@@ -1,4 +1,8 @@
-"""Which alert is tried when, and what becomes of it: a pure machine, told what happened, answers what to do.
+"""Alert outbox machine and records. Pure.
+
+What is kept of an alert, from its acceptance until long after its end; one document each.
+
+Which alert is tried when, and what becomes of it: a pure machine, told what happened, answers what to do.
 
 Every alert that is not simply published has a lane of its place: one attempt at a time there, so that a place that is
 slow, or dead, holds up nobody but itself. An alert whose attempt failed is tried again later, on its own schedule, so
@@ -8,16 +12,83 @@ that one which is refused for what it says does not hold up the others of its pl
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import msgspec
 
 from errors import InternalError
 from heartbeat.delivery.channel import Alert, DeliveryFailed
-from heartbeat.delivery.records import PlaceStatus, Record, State, Statistics, Undelivered
 from heartbeat.delivery.targets import Place
-from heartbeat.timetable import Timetable
+from wire.timers import Timetable
 
-__all__ = ["Action", "Attempt", "GiveUp", "Keep", "Limits", "Outbox", "Tell", "pause_after"]
+KIND = "alert"
+"""Of the documents."""
+
+
+class State(StrEnum):
+    """How far an alert has come."""
+
+    WAITING = "waiting"
+    UNDELIVERABLE = "undeliverable"
+    ENDED = "ended"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An alert and what became of it so far. Times are Unix seconds.
+
+    Of one that has ended only the id is left, so that it is not delivered again. ``attempts`` are those that failed,
+    ``error`` is the last one's, ``next_try`` when the next one is due.
+    """
+
+    id: str
+    place: Place
+    state: State = State.WAITING
+    alert: Alert | None = None
+    attempts: int = 0
+    next_try: float = 0.0
+    error: str = ""
+
+
+class Undelivered(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that could not be delivered, as the status shows it. ``text`` is its beginning."""
+
+    id: str
+    agent: str
+    session: str
+    to: str
+    reason: str
+    ts: float
+    text: str
+    attempts: int
+    error: str
+
+
+class PlaceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for one place. ``next_try``: Unix seconds of the next attempt; ``error``: of the latest failure."""
+
+    to: str
+    waiting: int
+    in_flight: bool
+    next_try: float
+    error: str
+
+
+class Statistics(msgspec.Struct, frozen=True, kw_only=True):
+    """The courier's figures. Counts are since the start, but for what waits and what is kept."""
+
+    accepted: int
+    delivered: int
+    waiting: int
+    places: tuple[PlaceStatus, ...]
+    undeliverable: tuple[Undelivered, ...]
+    """The latest ones, the oldest first."""
+    forgotten: int
+    """Undeliverable ones that had to make room for later ones."""
+
+
+encode_record = msgspec.json.Encoder().encode
+decode_record = msgspec.json.Decoder(Record).decode
+
 
 _FIRST_PAUSE = 5.0
 _LONGEST_PAUSE = 600.0

@@ -8,10 +8,8 @@ exactly those questions; what is asked besides, once the new session begins, is 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rpc.pi.commands import UiResponse
+from rpc.pi.messages import UiResponse
 from wire.messages import UiRequest
-
-__all__ = ["MAX_QUESTIONS", "Consent"]
 
 MAX_QUESTIONS = 8
 """Questions that are agreed to for one change of the session."""

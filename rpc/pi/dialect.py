@@ -7,38 +7,38 @@ import msgspec
 
 from errors import UsageError, WorkerRefused
 from rpc.dialect import Step
+from rpc.passthrough import RawObject, paired
 from rpc.pi import procedures
-from rpc.pi.commands import AbortBash, GetState, Prompt
 from rpc.pi.consent import Consent
-from rpc.pi.conversations import Conversations
-from rpc.pi.desk import Desk
-from rpc.pi.dialogs import UiAnswer
-from rpc.pi.forwards import Forwards
+from rpc.pi.dialogs import Desk, UiAnswer
+from rpc.pi.event_handler import Narrator
+from rpc.pi.events import error_text
 from rpc.pi.link import Link
-from rpc.pi.messages import PiLine, PiState
-from rpc.pi.narrator import Narrator
-from rpc.pi.params import (
+from rpc.pi.messages import (
+    AbortBash,
     AbortParams,
     BashParams,
     CompactParams,
+    GetState,
     NewSessionParams,
     NoParams,
+    PiLine,
+    PiState,
+    Prompt,
     SetModelParams,
     SetThinkingParams,
     SwitchSessionParams,
     decode_params,
 )
-from rpc.pi.phases import Phase
+from rpc.pi.passthrough import Forwards
+from rpc.pi.procedure_runner import Conversations
 from rpc.pi.procedures import Soft
+from rpc.pi.run_state import Phase
 from rpc.pi.runs import Runs
-from rpc.pi.translate import error_text
-from rpc.raw import RawObject, paired
 from rpc.settings import RpcSettings
-from wire.answer_words import words_of
 from wire.framing import decode_block
 from wire.messages import PromptParams, Ready, TextParams
-
-__all__ = ["PiDialect"]
+from wire.texts import words_of
 
 P = TypeVar("P", bound=msgspec.Struct)
 

@@ -10,14 +10,11 @@ import msgspec
 
 from errors import WorkerRefused
 from rpc.dialect import Step
-from rpc.pi.commands import Command, UiResponse, encode
-from rpc.pi.messages import PiLine
-from rpc.pi.translate import ErrorEvent, Stamp, error_text
-from rpc.raw import RawLine, RawObject, with_id, with_own_id
+from rpc.passthrough import RawLine, RawObject, with_id, with_own_id
+from rpc.pi.events import ErrorEvent, Stamp, error_text
+from rpc.pi.messages import Command, PiLine, UiResponse, encode
 from wire.framing import DecodedBlock
 from wire.messages import ErrorBody, Message
-
-__all__ = ["Forward", "Link", "OnAnswer"]
 
 OnAnswer = Callable[[PiLine], None]
 

@@ -1,28 +1,25 @@
-"""What pi prints, one JSON object a line: an envelope that takes any line, and the parts that are decoded by name.
+"""Pi's wire messages, commands, parameters.
+
+What pi prints, one JSON object a line: an envelope that takes any line, and the parts that are decoded by name.
 
 A ``message_update`` of pi before 0.84 carries the whole text so far twice; the envelope decodes its small
 ``assistantMessageEvent`` and skips the rest, so that a turn costs time in proportion to its text, not to its square.
+
+What is written to pi: one struct per command, encoded here and nowhere else.
+
+No byte of a client reaches pi unparsed: a line ``null`` kills it, and it takes wrong types in silence.
+
+Parameters of requests, checked before anything is written: pi takes nonsense in silence.
 """
 
 import json
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from errors import UsageError
 from wire.framing import DECODE_ERRORS
-from wire.messages import EMPTY
-
-__all__ = [
-    "AssistantEvent",
-    "AssistantMessageEnd",
-    "Cancellable",
-    "ModelRef",
-    "PiLine",
-    "PiState",
-    "ToolOutput",
-    "Usage",
-    "is_present",
-    "text_of",
-]
+from wire.messages import EMPTY, ImageContent
 
 
 class AssistantEvent(msgspec.Struct, frozen=True, gc=False):
@@ -175,3 +172,165 @@ def _lenient(content: msgspec.Raw) -> list[_Block] | str:
         return _blocks.decode(whole)
     except (*DECODE_ERRORS, ValueError):
         return ""
+
+
+ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+THINKING_LEVELS: tuple[ThinkingLevel, ...] = ("off", "minimal", "low", "medium", "high", "xhigh")
+
+
+class Command(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag_field="type", tag="command"
+):
+    """A line to pi; ``id`` comes back in its answer."""
+
+    id: str = ""
+
+    @property
+    def type(self) -> str:
+        """The command's name on the wire."""
+        return str(self.__struct_config__.tag)
+
+
+class Prompt(Command, frozen=True, tag="prompt"):
+    """Start a run; with ``streaming_behavior`` join one that is on, or start one when it has just ended."""
+
+    message: str
+    images: list[ImageContent] = []
+    streaming_behavior: Literal["steer", "followUp"] | None = None
+
+
+class Abort(Command, frozen=True, tag="abort"):
+    """End the run, or the wait before a retry."""
+
+
+class AbortBash(Command, frozen=True, tag="abort_bash"):
+    """End what ``bash`` started."""
+
+
+class Bash(Command, frozen=True, tag="bash"):
+    """Run a shell command for the user, outside any run; ignores pi's tool allow-list."""
+
+    command: str
+
+
+class ClearQueue(Command, frozen=True, tag="clear_queue"):
+    """Drop the texts that wait for a run; releases before 0.84.4 do not know it."""
+
+
+class Compact(Command, frozen=True, tag="compact"):
+    """Summarise the conversation."""
+
+    custom_instructions: str | None = None
+
+
+class GetState(Command, frozen=True, tag="get_state"):
+    """Answered at once, also in a run: pi's ping."""
+
+
+class GetMessages(Command, frozen=True, tag="get_messages"):
+    """The conversation."""
+
+
+class GetCommands(Command, frozen=True, tag="get_commands"):
+    """Extension commands, prompt templates, skills."""
+
+
+class NewSession(Command, frozen=True, tag="new_session"):
+    """A fresh conversation; kills a run without a word."""
+
+    parent_session: str | None = None
+
+
+class SwitchSession(Command, frozen=True, tag="switch_session"):
+    """Another conversation; a path that is no transcript is answered ``success`` and overwritten."""
+
+    session_path: str
+
+
+class SetModel(Command, frozen=True, tag="set_model"):
+    """Also written to the settings file of the agent dir."""
+
+    provider: str
+    model_id: str
+
+
+class SetThinkingLevel(Command, frozen=True, tag="set_thinking_level"):
+    """The same; a level that pi does not know is answered ``success`` and means ``off``."""
+
+    level: ThinkingLevel
+
+
+class UiResponse(Command, frozen=True, tag="extension_ui_response"):
+    """A person's answer to a dialog; ``id`` is the dialog's. Never answered."""
+
+    value: str | None = None
+    confirmed: bool | None = None
+    cancelled: bool | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(command: Command) -> bytes:
+    """The command as one whole line."""
+    return _encode(command) + b"\n"
+
+
+P = TypeVar("P")
+_Name = Annotated[str, msgspec.Meta(min_length=1)]
+_AbsolutePath = Annotated[str, msgspec.Meta(pattern="^/[^\x00]+$")]
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For methods without parameters."""
+
+
+class AbortParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``abort``: ``keep_queue`` leaves queued texts for the next prompt."""
+
+    keep_queue: bool = False
+
+
+class NewSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``new_session``: ``parent_session`` is the transcript that the new one refers to."""
+
+    parent_session: _AbsolutePath | None = None
+
+
+class SwitchSessionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``switch_session``: the transcript's absolute path; the worker's own directory may be another."""
+
+    session_file: _AbsolutePath
+
+
+class CompactParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``compact``: what the summary should keep."""
+
+    instructions: str | None = None
+
+
+class SetModelParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``set_model``."""
+
+    provider: _Name
+    model: _Name
+
+
+class SetThinkingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``set_thinking``: off, minimal, low, medium, high or xhigh."""
+
+    level: ThinkingLevel
+
+
+class BashParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``bash``."""
+
+    command: _Name
+
+
+def decode_params(raw: msgspec.Raw, kind: type[P]) -> P:
+    """The parameters as their struct; none at all count as ``{}``. Raises UsageError with what is wrong where."""
+    try:
+        return msgspec.json.decode(b"{}" if bytes(raw) in (b"", bytes(EMPTY)) else raw, type=kind)
+    except DECODE_ERRORS as exc:
+        raise UsageError(f"the parameters are not understood: {exc}", worker_code="invalid_params") from exc

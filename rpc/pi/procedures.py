@@ -11,27 +11,28 @@ from typing import Any, TypeVar
 import msgspec
 
 from errors import WorkerRefused
-from rpc.pi.commands import (
+from rpc.pi.consent import MAX_QUESTIONS, Consent
+from rpc.pi.messages import (
     Abort,
     Bash,
+    Cancellable,
     ClearQueue,
     Command,
     Compact,
     GetCommands,
     GetMessages,
     GetState,
+    ModelRef,
     NewSession,
+    PiLine,
+    PiState,
     SetModel,
     SetThinkingLevel,
     SwitchSession,
     ThinkingLevel,
 )
-from rpc.pi.consent import MAX_QUESTIONS, Consent
-from rpc.pi.messages import Cancellable, ModelRef, PiLine, PiState
 from wire.framing import DECODE_ERRORS
 from wire.messages import SessionResult, StateResult
-
-__all__ = ["UNTIL_IDLE", "Procedure", "Soft", "Until"]
 
 R = TypeVar("R")
 

@@ -10,16 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from errors import WorkerRefused
-from rpc.pi.commands import Abort, GetState, Prompt
+from rpc.pi.events import Done, QueueUpdate, RunStart, error_text
 from rpc.pi.link import Forward, Link
-from rpc.pi.messages import PiLine, PiState
-from rpc.pi.phases import Phase, Sign, after
+from rpc.pi.messages import Abort, GetState, PiLine, PiState, Prompt
 from rpc.pi.procedures import decode
-from rpc.pi.run import Run
-from rpc.pi.translate import Done, QueueUpdate, RunStart, error_text
+from rpc.pi.run_state import Phase, Run, Sign, after
 from wire.messages import PromptResult
-
-__all__ = ["MAX_HELD", "Runs"]
 
 MAX_HELD = 64
 """Texts that wait here until pi can take them."""

@@ -1,21 +1,67 @@
-"""The judges of the invariants: from what is seen from outside to what is wrong. Pure."""
+"""Runs all invariant checks. Pure.
 
+Facts that wait until it is known by how much this machine made them late. Pure.
+
+The judges of the invariants: from what is seen from outside to what is wrong. Pure.
+"""
+
+import math
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from stress.checker.backlog import Backlog, in_due_time
-from stress.checker.book import Book
-from stress.checker.judge import Blame, Judge, Rules
-from stress.checker.neighbours import Neighbours, quantile
+from stress.checker.base import Blame, Book, Judge, Rules
 from stress.checker.requests import TIMED_OUT, Apart, OneOutcome
-from stress.checker.supervisor import Bounded, NothingLeft, StrangersLetAlone
+from stress.checker.supervisor import Bounded, Neighbours, NothingLeft, StrangersLetAlone, quantile
 from stress.checker.waiters import InOrder, InTime
 from stress.checker.workers import AtMost, ComesBack, LeftAlone, TrueStatus
 from stress.facts import Delayed, Fact, Injected, LifeBegan, LifeEnded
 from stress.outcome import INVARIANTS, Verdict, Violation
 
-__all__ = ["TIMED_OUT", "Checker", "Evidence", "Rules", "judge", "quantile", "shows"]
+__all__ = ["TIMED_OUT", "Backlog", "Checker", "Evidence", "Rules", "in_due_time", "judge", "quantile", "shows"]
+
+_TOLD_SECONDS = 5.0
+"""What holds a process up is told of when it is over, at most a second later: so long it may last to be reckoned with.
+
+Whoever judged at once would blame the pool for what the machine tells of a moment later.
+"""
+
+
+class Backlog:
+    """``book`` is told of delays as soon as they are known, of all else by whoever judges it."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._waiting: deque[Fact] = deque()
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self._waiting)
+
+    def add(self, fact: Fact) -> Iterator[Fact]:
+        """The next fact waits; those that may be judged now, each to be taken into the book before the next."""
+        self._waiting.append(fact)
+        if isinstance(fact, Delayed):
+            self._book.foresee(fact)
+            yield from self._until(fact.t - _TOLD_SECONDS)
+
+    def rest(self) -> Iterator[Fact]:
+        """Those that wait, when no more come."""
+        yield from self._until(math.inf)
+
+    def _until(self, t: float) -> Iterator[Fact]:
+        while self._waiting and self._waiting[0].t <= t:
+            fact = self._waiting.popleft()
+            self._book.reach(fact.t)
+            yield fact
+
+
+def in_due_time(facts: Iterable[Fact], book: Book) -> Iterator[Fact]:
+    """All of a history, each when it may be judged."""
+    backlog = Backlog(book)
+    for fact in facts:
+        yield from backlog.add(fact)
+    yield from backlog.rest()
+
 
 _JUDGES: tuple[type[Judge], ...] = (
     *(OneOutcome, Apart, AtMost, NothingLeft, InOrder, InTime),

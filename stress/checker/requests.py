@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from stress.checker.book import Book, Entry
-from stress.checker.judge import Blame, Judge, Rules
+from stress.checker.base import Blame, Book, Entry, Judge, Rules
 from stress.facts import (
     DAMAGED,
     Accepted,
@@ -18,8 +17,6 @@ from stress.facts import (
     Started,
     Transcribed,
 )
-
-__all__ = ["TIMED_OUT", "Apart", "OneOutcome"]
 
 TIMED_OUT = frozenset({"acquire_timeout", "request_timeout"})
 _FELT_SECONDS = 60.0

@@ -6,12 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stress.checker.book import Book, Entry
-from stress.checker.judge import Blame, Judge, Rules
+from stress.checker.base import Blame, Book, Entry, Judge, Rules
 from stress.facts import Accepted, Answered, Fact, Figures, LifeEnded, Moved, Started
-
-__all__ = ["InOrder", "InTime"]
-
 
 _GRANT_SECONDS = 0.25
 """From the grant of a worker to the turn's beginning."""

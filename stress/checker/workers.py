@@ -4,11 +4,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stress.checker.book import Book, Entry
-from stress.checker.judge import Blame, Judge, Rules
+from stress.checker.base import Blame, Book, Entry, Judge, Rules
 from stress.facts import EVERYBODY, Answered, Fact, Figures, Injected, LifeBegan, LifeEnded, Moved, Processes, Silence
-
-__all__ = ["AtMost", "ComesBack", "LeftAlone", "TrueStatus"]
 
 _TAKINGS = frozenset({"worker_evicted", "session_parked"})
 _OWN_WISHES = frozenset({"", "evicted", "rebound", "idle", "retired"})

@@ -1,13 +1,10 @@
 """Faults that are injected while the load goes on, by name."""
 
 from errors import UsageError
-from stress.faults.clock_and_pids import ClockAndPids
-from stress.faults.ended_supervisors import EndedSupervisors
-from stress.faults.hurt_workers import HurtWorkers
-from stress.faults.lost_front_ends import LostFrontEnds
-from stress.faults.port import Fault, Preparation, Stroke, Target
-from stress.faults.shortages import Shortages
-from stress.faults.wicked_workers import StubbornWorkers, WickedOutput
+from stress.faults.base import Fault, Preparation, Stroke, Target
+from stress.faults.front_ends import LostFrontEnds
+from stress.faults.supervisor import ClockAndPids, EndedSupervisors, Shortages
+from stress.faults.workers import HurtWorkers, StubbornWorkers, WickedOutput
 
 __all__ = ["Fault", "Preparation", "Stroke", "Target", "faults_of"]
 

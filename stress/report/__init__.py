@@ -1,5 +1,61 @@
-"""The report of a run: a self-contained page that says at a glance whether every promise was kept."""
+"""HTML page.
 
-from stress.report.page import render_report
+The report of a run as one HTML file that needs nothing else, runs nothing and loads nothing. Pure.
+
+The report of a run: a self-contained page that says at a glance whether every promise was kept.
+"""
+
+import base64
+import hashlib
+from importlib.resources import files
+
+from stress.outcome import Result
+from stress.report.parts import State, broken_promises, cards, ends, header, machine, promises, state_of
+from stress.report.text import Markup, join, tag
+from stress.report.timeline import timeline
 
 __all__ = ["render_report"]
+
+_ICON_COLOURS = {"GREEN": "#18794e", "RED": "#b42318", "EMPTY": "#8f5200"}
+
+
+def render_report(result: Result) -> str:
+    """The text of the file, some hundred kilobytes, one megabyte at most, however long the run was."""
+    style = (files("stress.report") / "report.css").read_text(encoding="utf-8")
+    state = state_of(result)
+    body = tag(
+        "body",
+        tag(
+            "main",
+            header(result),
+            broken_promises(result),
+            cards(result),
+            promises(result.verdicts),
+            timeline(result),
+            tag("div", ends(result.fates), machine(result.machine), class_="pair"),
+        ),
+    )
+    return join([Markup("<!doctype html>\n"), tag("html", _head(result, state, style), body, lang="en"), Markup("\n")])
+
+
+def _head(result: Result, state: State, style: str) -> Markup:
+    faults = f" + {','.join(result.plan.faults)}" if result.plan.faults else ""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="icon", href=_icon(state)),
+        tag("title", f"{state}: pool stress {result.plan.load}{faults}, seed {result.plan.seed}"),
+        tag("style", Markup(style)),
+    )
+
+
+def _icon(state: State) -> str:
+    """A disc in the colour of the verdict, to find the right tab by."""
+    disc = tag("circle", cx=8, cy=8, r=7, fill=_ICON_COLOURS[state])
+    svg = tag("svg", disc, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 16 16")
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"

@@ -1,16 +1,112 @@
-"""Charts over the time of a run as inline SVG that is as wide as there is room, with labels in HTML beside it. Pure."""
+"""SVG charts.
 
+Axes whose labels are round numbers at equal distances, so that a chart of any width can be labelled. Pure.
+
+The seconds of a run, however long it was, as few slots of time as a chart can show. Pure.
+
+Charts over the time of a run as inline SVG that is as wide as there is room, with labels in HTML beside it. Pure.
+"""
+
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from stress.outcome import Violation
-from stress.report.axes import Axis
-from stress.report.figures import many
-from stress.report.markup import NOTHING, Markup, join, shown, tag
-from stress.report.slots import Slot
+from stress.outcome import Second, Violation
+from stress.report.text import NOTHING, Markup, join, many, shown, tag
 
-__all__ = ["Background", "Line", "chart", "strip"]
+_MOST_STEPS = 6
+_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+_TOPS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
+_HEADROOM = 1.06
+"""The marks of faults are at the top; the lines stay below them."""
+
+
+class Axis(msgspec.Struct, frozen=True):
+    """From 0 to ``end``, with ``labels`` at equal distances, the first one at 0 and the last one at the end."""
+
+    end: float
+    labels: tuple[str, ...]
+
+    def share(self, value: float) -> float:
+        """Where on the axis the value is, from 0 to 1; what is beyond it is at its ends."""
+        return min(1.0, max(0.0, value / self.end))
+
+
+def time_axis(seconds: float) -> Axis:
+    """Of a run of that length: steps of whole seconds, minutes or hours."""
+    usual = (step for step in _STEPS if seconds <= step * _MOST_STEPS)
+    step = next(usual, math.ceil(seconds / _MOST_STEPS / _STEPS[-1]) * _STEPS[-1])
+    count = max(1, math.ceil(seconds / step))
+    return Axis(float(step * count), tuple(_clock(step * number) for number in range(count + 1)))
+
+
+def amount_axis(highest: float, say: Callable[[float], str], *, unit: float = 1.0, least: float = 2.0) -> Axis:
+    """Up to more than ``highest``, in two steps that are round in ``unit``; ``least`` units where all is small."""
+    wanted = max(_HEADROOM * highest / unit, least)
+    power = 10.0 ** math.floor(math.log10(wanted))
+    top = unit * power * next((each for each in _TOPS if each * power >= wanted), 10.0)
+    return Axis(top, ("0", say(top / 2), say(top)))
+
+
+def _clock(seconds: int) -> str:
+    if seconds >= 7200 and seconds % 1800 == 0:
+        return f"{seconds / 3600:g} h"
+    return f"{seconds // 60} min" if seconds >= 120 and seconds % 60 == 0 else f"{seconds} s"
+
+
+_MOST_SLOTS = 200
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """From ``begin``, ``seconds`` long. ``asked``, ``answered`` and ``failed`` are per second, on average.
+
+    ``faults`` are all of them; the others are the highest seen. None = there was nothing to measure: no supervisor, no
+    answer.
+    """
+
+    begin: int
+    seconds: int
+    asked: float
+    answered: float
+    failed: float
+    waiting: int
+    running: int
+    workers: int
+    rss: int | None
+    fds: int | None
+    p50: float | None
+    p99: float | None
+    faults: int
+    delayed: float
+
+
+def slots_of(series: Sequence[Second], most: int = _MOST_SLOTS) -> list[Slot]:
+    """All of the run in at most so many slots of the same length, which may be cut short at the end."""
+    width = max(1, math.ceil(len(series) / most))
+    return [_slot(series[first : first + width]) for first in range(0, len(series), width)]
+
+
+def _slot(seconds: Sequence[Second]) -> Slot:
+    length = len(seconds)
+    with_answers = [each for each in seconds if each.answered]
+    return Slot(
+        begin=seconds[0].second,
+        seconds=length,
+        asked=sum(each.asked for each in seconds) / length,
+        answered=sum(each.answered for each in seconds) / length,
+        failed=sum(each.failed for each in seconds) / length,
+        waiting=max(each.waiting for each in seconds),
+        running=max(each.running for each in seconds),
+        workers=max(each.workers for each in seconds),
+        rss=max(each.rss for each in seconds) or None,
+        fds=max(each.fds for each in seconds) or None,
+        p50=max((each.p50 for each in with_answers), default=None),
+        p99=max((each.p99 for each in with_answers), default=None),
+        faults=sum(each.faults for each in seconds),
+        delayed=max(each.delayed for each in seconds),
+    )
+
 
 _WIDTH = 1000
 _HEIGHT = 100

@@ -8,11 +8,7 @@ from typing import Literal
 from stress.facts import Fact
 from stress.outcome import Latencies, Result, Verdict, Violation
 from stress.plan import FAULTS, LOADS
-from stress.report.figures import count, duration, many, mebibytes, moment
-from stress.report.markup import NOTHING, Markup, shown, tag
-from stress.report.telling import tell
-
-__all__ = ["State", "broken_promises", "cards", "ends", "header", "machine", "promises", "state_of"]
+from stress.report.text import NOTHING, Markup, count, duration, many, mebibytes, moment, shown, tag, tell
 
 _MOST_FACTS = 60
 _FIRST_FACTS = 20

@@ -5,13 +5,8 @@ from operator import attrgetter
 
 from stress.facts import Injected
 from stress.outcome import Result
-from stress.report.axes import amount_axis, time_axis
-from stress.report.charts import Background, Line, chart, strip
-from stress.report.figures import count, duration, mebibytes
-from stress.report.markup import NOTHING, Markup, shown, tag
-from stress.report.slots import Slot, slots_of
-
-__all__ = ["timeline"]
+from stress.report.charts import Background, Line, Slot, amount_axis, chart, slots_of, strip, time_axis
+from stress.report.text import NOTHING, Markup, count, duration, mebibytes, shown, tag
 
 _MOST_KINDS = 24
 _MIB = 1024.0 * 1024.0

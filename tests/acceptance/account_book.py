@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["EVERY_MODE", "Book", "Envelope", "Message", "Modes", "nonces_in", "plan"]
-
 Envelope = dict[str, Any]
 Modes = Sequence[str | None]
 _NONCE = re.compile(r"\bn[0-9]{5}x[0-9a-f]{6}\b")

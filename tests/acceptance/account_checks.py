@@ -11,8 +11,6 @@ import msgspec
 from tests.acceptance.account_book import Book, nonces_in
 from tests.acceptance.line_client import LineClient
 
-__all__ = ["check_answers", "check_store", "check_transcripts"]
-
 _SHOWN = 20
 
 

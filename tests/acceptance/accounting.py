@@ -26,8 +26,6 @@ from tests.acceptance.account_checks import check_answers, check_store, check_tr
 from tests.acceptance.line_client import LineClient, Lost, Refused, connected
 from tests.acceptance.lives import Lives
 
-__all__ = ["SETTINGS", "Account", "account_for"]
-
 SETTINGS = """
 [pool]
 max = 3

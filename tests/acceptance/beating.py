@@ -8,21 +8,8 @@ from typing import Any
 
 import msgspec
 
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 from tests.acceptance.supervisor import Supervisor, running_supervisor
-
-__all__ = [
-    "ALICE",
-    "SOURCE",
-    "alerts",
-    "beat",
-    "beat_long_ago",
-    "beating_supervisor",
-    "heartbeat_of",
-    "say",
-    "told_so_far",
-    "workspace",
-]
 
 SOURCE = {"channel": "signal", "chat_type": "dm", "chat_id": "7", "sender_id": "7"}
 ALICE = "agent:main:signal:dm:7"

@@ -12,8 +12,6 @@ import msgspec
 
 from tests.acceptance.supervisor import Supervisor
 
-__all__ = ["Build", "following"]
-
 
 class Build:
     """A command that ends when the test says so."""

@@ -12,8 +12,6 @@ from store import Store, StoreSettings, open_store
 from store.writer import Writer
 from wire.units import Seconds
 
-__all__ = ["PATIENCE", "KeepingDisk", "commit_each_put", "kept_store"]
-
 PATIENCE = Seconds(60)
 """No write is taken for a refused one, however busy the machine is."""
 

@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import trio
 
-from gateway.run import RunOutcome
+from gateway.runs.run import RunOutcome
 from store.records import RunState
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import World
-
-__all__ = ["HANDED", "LEFT", "FirstLife", "Heard", "PlainWorker", "rows", "torn", "words_in"]
 
 _WORD = re.compile(r"\bm\d+\b")
 

@@ -9,8 +9,6 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-__all__ = ["EventReader", "GatewaySocket", "event_reader", "gateway_socket", "said"]
-
 _LIMIT = 90.0
 _Message = dict[str, Any]
 

@@ -14,28 +14,12 @@ import trio
 import fixtures.hostile_agent as hostile
 from errors import PoolError
 from pool import LocalLauncher, Pool, PoolSettings
-from pool.life import WorkerLife
 from pool.stimuli import Reconfigure
+from pool.worker_task import WorkerLife
 from profiles import AgentSettings, CapabilityProfile, ProfilesSettings, build_profile
 from rpc.settings import RpcSettings
 from tests.rpc.procs import open_fds
 from wire.units import Seconds
-
-__all__ = [
-    "HASTY_RPC",
-    "IMPATIENT_PINGS",
-    "POOL",
-    "QUICK_PINGS",
-    "RPC",
-    "TIME_LIMIT",
-    "Events",
-    "HostilePool",
-    "counted_children",
-    "hostile_pool",
-    "no_room_for_descriptors",
-    "profile_of",
-    "until_suspended",
-]
 
 TIME_LIMIT = 170
 """Seconds that a pool may live; a test's own limit lies above, so that the pool's end is still seen."""

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 import trio
 
-__all__ = ["LineClient", "Lost", "Refused", "connected"]
-
 Envelope = dict[str, Any]
 _CHUNK_BYTES = 1 << 20
 

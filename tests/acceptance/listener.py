@@ -6,8 +6,6 @@ import trio
 
 from tests.acceptance.line_client import Envelope
 
-__all__ = ["Listener"]
-
 
 class Listener:
     """``hear`` takes in an event; everything else looks at what there is."""

@@ -8,8 +8,6 @@ import msgspec
 
 from tests.acceptance.supervisor import Supervisor
 
-__all__ = ["Lives"]
-
 
 class Lives:
     """``all`` are the supervisors so far; only the last one can be alive. Everything here blocks."""

@@ -14,17 +14,6 @@ from typing import Any
 import msgspec
 import psutil
 
-__all__ = [
-    "LONGEST_YIELD_MS",
-    "POOL",
-    "Supervisor",
-    "gated",
-    "gone_within",
-    "marked_processes",
-    "processes_with",
-    "running_supervisor",
-]
-
 POOL = (str(Path(sys.executable).parent / "pool"),)
 LONGEST_YIELD_MS = 120_000
 """No command that a test ends goes to the background before."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 from errors import UsageError
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 

@@ -14,7 +14,7 @@ import trio
 import fixtures.hostile_agent as hostile
 from tests.acceptance.worker_process import WorkerProcess, started
 from wire.messages import Message, PromptResult, Ready, StateResult
-from wire.transcript import repair_transcript
+from wire.transcript_repair import repair_transcript
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import trio
 
-__all__ = ["WorkerProcess", "started"]
-
 TIME_LIMIT = 90.0
 Decoded = dict[str, Any]
 

@@ -15,7 +15,7 @@ from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
 from wire.entries import CallRecord, CallState, ToolUseBlock
 from wire.messages import ToolCallView
-from wire.transcript import TranscriptError
+from wire.transcript_repair import TranscriptError
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,8 +15,6 @@ from tests.agent.dying_agent import Order
 from tests.agent.inprocess import Line
 from tests.house import ROOT
 
-__all__ = ["NEW", "Life", "Request", "Stable", "Story", "prompt", "stable"]
-
 _NEVER = 1_000_000
 _DECISIONS = ("allow", "deny", "allow")
 

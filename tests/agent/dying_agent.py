@@ -21,7 +21,7 @@ import agent.rpc
 import agent.turn  # noqa: F401 - a worker imports it when it first needs it
 from agent.cli import main
 from agent.tools.catalogue import TOOL_NAMES, open_tools
-from agent.tools.todo_list import TodoList
+from agent.tools.todo import TodoList
 from rpc.orphans import become_subreaper
 from wire.transcript import TranscriptWriter
 

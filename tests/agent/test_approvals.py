@@ -2,8 +2,7 @@
 
 import pytest
 
-from agent.approvals import Approvals, Decided, NotDecidable, Question
-from agent.call_parts import Description
+from agent.approvals import Approvals, Decided, Description, NotDecidable, Question
 from wire.call_parts import CallPart
 from wire.messages import ToolCallView
 

@@ -10,7 +10,7 @@ import trio.testing
 from agent.approvals import NotDecidable
 from agent.policy import Policy
 from tests.agent.calling import Bench, FakeTool, answer
-from wire.transcript import TranscriptError
+from wire.transcript_repair import TranscriptError
 
 ASKED = [("tool", "start"), ("permission_required", None), ("permission_decided", None)]
 

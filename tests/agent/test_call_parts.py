@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from agent.call_parts import Description, describe
+from agent.approvals import Description, describe
 from agent.policy import Needed, Policy, judge
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import ToolContext
 from agent.tools.catalogue import TOOL_NAMES, open_tools
-from agent.tools.todo_list import TodoList
+from agent.tools.todo import TodoList
 from tests.agent.calling import Bench, answer
 from wire.call_parts import CallPart
 from wire.entries import ToolUseBlock

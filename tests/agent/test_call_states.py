@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.call_states import MOVES, IllegalMove, decided, ended, is_over, moved, new_record
+from agent.call import MOVES, IllegalMove, decided, ended, is_over, moved, new_record
 from wire.entries import CallRecord, CallState, Decision, ToolUseBlock
 
 ENDS = frozenset({CallState.COMPLETED, CallState.FAILED, CallState.DENIED, CallState.SEALED})

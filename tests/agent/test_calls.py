@@ -13,7 +13,7 @@ from agent.policy import Policy
 from agent.tools.base import ToolContext, ToolError, ToolOutput
 from tests.agent.calling import Bench, FakeTool, Input, answer, contents, hang, subject, take_time
 from wire.entries import CallState, ImageBlock
-from wire.transcript import TranscriptError
+from wire.transcript_repair import TranscriptError
 
 FINE = [("tool", "start"), ("tool_executed", None), ("tool", "end")]
 BAD = [("tool", "start"), ("tool", "error"), ("tool_executed", None), ("tool", "end")]

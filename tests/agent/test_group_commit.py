@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.group_commit import GroupCommit
+from agent.conversation import GroupCommit
 
 
 class Disk:

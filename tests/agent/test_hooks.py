@@ -10,23 +10,23 @@ import pytest
 import trio
 import trio.testing
 
-from agent import hook_sources
+from agent import hooks as hook_sources
 from agent.calls import _stricter
-from agent.hook_types import HOOK_NAMES, Hook
-from agent.hooks import (
+from agent.hook_types import (
+    HOOK_NAMES,
     AgentEnd,
     AgentStart,
     Ask,
     Change,
     CompactionInfo,
     Deny,
+    Hook,
     HookFailed,
-    Hooks,
     SessionInfo,
     SystemPrompt,
     UseResult,
-    load_hooks,
 )
+from agent.hooks import Hooks, load_hooks
 from agent.policy import Allowed, Needed, Policy
 from tests.agent.calling import Bench, FakeTool, subject
 from wire.entries import CallState, ToolUseBlock

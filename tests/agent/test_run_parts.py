@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import trio
 
+from agent.model_call import Reply
 from agent.models.base import CallPiece, TextPiece
 from agent.output import Output
-from agent.reply import Reply
-from agent.run_clock import RunClock
 from agent.runs import Run, RunRegistry
+from agent.turn import RunClock
 from wire.entries import TextBlock, TranscriptMessage
 
 

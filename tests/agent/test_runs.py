@@ -7,7 +7,8 @@ import msgspec
 import pytest
 import trio
 
-from agent.hooks import AgentEnd, Hooks
+from agent.hook_types import AgentEnd
+from agent.hooks import Hooks
 from agent.steps import Steps
 from tests.agent.inprocess import SMALL, Client, worker
 from wire.messages import PromptResult

@@ -7,17 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.call_states import decided, ended, is_over, moved, new_record
+from agent.call import decided, ended, is_over, moved, new_record
 from agent.sealing import Sealing, open_calls, plan_sealing
-from wire.entries import (
-    CallRecord,
-    CallState,
-    ImageBlock,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    TranscriptMessage,
-)
+from wire.entries import CallRecord, CallState, ImageBlock, TextBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 CALL = ToolUseBlock("c", "exec", {"command": "ls"})
 ASKED = [TranscriptMessage("user", [TextBlock("go")]), TranscriptMessage("assistant", [CALL])]

@@ -13,7 +13,8 @@ from agent.assembly import BadStart
 from tests.agent.dying import NEW, Life, Stable, Story, prompt, stable
 from tests.agent.inprocess import worker
 from wire.entries import CallEntry, CallRecord, CompactionEntry, MessageEntry, ToolResultBlock
-from wire.transcript import TranscriptError, read_entries
+from wire.transcript import read_entries
+from wire.transcript_repair import TranscriptError
 
 pytestmark = pytest.mark.process
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.assembly import BadStart
-from agent.skills import BadSkill, environment_of, read_skill
+from agent.context import BadSkill, environment_of, read_skill
 from tests.agent.inprocess import worker
 
 SEWING = """\

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import pytest
 
 from agent.options import parse_options
-from agent.terminal import Terminal as Front
+from agent.text import Terminal as Front
 from agent.text import run_once
 from tests.wire.terminals import Terminal, screen_of
-from wire.stage import Stage
+from wire.run_view import Stage
 
 QUIET = ("--no-session", "--no-hooks")
 AGENT = (sys.executable, "-P", "-m", "agent", *QUIET)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.tool_environment import environment_of_tools, may_be_set
+from agent.policy import environment_of_tools, may_be_set
 
 SHOW = 'TOOL:exec {"command": "echo [$OPENAI_API_KEY][$MY_API_KEY][$XAI_API_KEY]"} TELL'
 

@@ -12,17 +12,15 @@ import trio
 from click.testing import CliRunner, Result
 
 import cli
-from doors.control import serve_control
+from doors.control.server import serve_control
 from errors import AcquireTimeout, PoolClosed, PoolSaturated, UsageError
-from gateway import requests
 from gateway.caller import Caller
+from gateway.runs import requests
 from profiles import ProfilesSettings
 from router.route import route
 from router.settings import RouterSettings
 from router.source import MessageSource
 from tests.doors.test_tables import CONVERSATIONS, DOCUMENT
-
-__all__ = ["EXPLANATION", "HISTORY", "OUTCOME", "SESSION", "Bench", "FakePool", "envelope", "serving"]
 
 EXPLANATION = {
     "session": "ada",

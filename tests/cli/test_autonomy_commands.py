@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from doors.control_client import ControlClient
+from doors.control.client import ControlClient
 from errors import Conflict
 from tests.doors.test_autonomy_views import AGENTS, BEAT, JOB, JOBS
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from config import Change
+from settings.files import Change
 
 
 def test_a_first_file_is_written_checked_and_changed(alone: CliRunner, tmp_path: Path) -> None:
@@ -77,6 +77,6 @@ def test_comments_that_are_lost_are_told_with_the_place_of_the_old_file(
     alone: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = Change(Path("f"), "pool.max", "2", Path("f.bak"))
-    monkeypatch.setattr("config.set_config", lambda *_: change)
+    monkeypatch.setattr("settings.files.set_config", lambda *_: change)
     result = alone.invoke(cli.main, ["config", "set", "pool.max", "2"])
     assert result.stderr == "its comments could not be kept; the file as it was is f.bak\n"

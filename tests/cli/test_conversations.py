@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors import prompting
+from commands import prompt
 from tests.cli.fake_pool import OUTCOME, Bench
 
 NOTES = """\
@@ -101,7 +101,7 @@ def test_a_detached_prompt_as_json_is_all_that_is_said_of_its_acceptance(bench: 
 
 
 def test_waiting_prints_the_answer_of_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompting, "time", SimpleNamespace(monotonic=lambda: 5.0))
+    monkeypatch.setattr(prompt, "time", SimpleNamespace(monotonic=lambda: 5.0))
     result = bench.run("wait", "r1", "-s", "ada", "--timeout", "30s")
     assert (result.exit_code, result.stdout) == (0, "done so\n")
     [(method, asked)] = bench.pool.calls

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doors.supervisor_process import SupervisorProcess
+from commands.demo import SupervisorProcess
 
 ECHO = f"""
 [pool]

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from wire.envelope import Channel, EventEnvelope
+from wire.messages import Channel, EventEnvelope
 
 
 def event(type_: str, data: Any = None, *, seq: int = 1, session: str = "ada", **others: Any) -> EventEnvelope:

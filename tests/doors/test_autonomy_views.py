@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from doors.autonomy_views import beat_text, begun_text, heartbeats_view, job_text, jobs_view
-from heartbeat.beat_records import AgentStatus, BeatReport
+from commands.autonomy_view import beat_text, begun_text, heartbeats_view, job_text, jobs_view
 from heartbeat.cron.requests import CronJobs, CronJobView
 from heartbeat.gates import SkipReason
+from heartbeat.records import AgentStatus, BeatReport
 
 NOW = 1_700_000_000.0
 BEAT = {

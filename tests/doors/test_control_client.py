@@ -13,9 +13,9 @@ import msgspec
 import pytest
 import trio
 
-from doors.control import serve_control
-from doors.control_client import ControlClient, Pushed
-from doors.control_wire import Address
+from doors.control.client import ControlClient
+from doors.control.client_socket import Address, Pushed
+from doors.control.server import serve_control
 from errors import NoSupervisor, PoolError, PoolSaturated, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from tests.doors.methods import FakeMethods, an_event
 from wire.messages import Request
@@ -319,7 +319,7 @@ class MuteWire:
 
 def test_what_is_answered_at_once_is_waited_for_ten_seconds_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     wire = MuteWire()
-    monkeypatch.setattr("doors.control_client.ControlWire", lambda _path: wire)
+    monkeypatch.setattr("doors.control.client.ControlWire", lambda _path: wire)
     with ControlClient(Path("/nowhere")) as client:
         with pytest.raises(RequestTimeout, match="did not answer status in time; is it stopped or overloaded"):
             client.call("status")

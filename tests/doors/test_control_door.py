@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import trio
 
-import doors.control
-from doors.control import ControlServer, bind_control_socket, serve_control
-from doors.lock import AlreadyRunning
+from doors.control import server
+from doors.control.server import ControlServer, bind_control_socket, serve_control
+from doors.locations import AlreadyRunning
 from errors import UsageError
 from tests.doors.conftest import Connect
 from tests.doors.methods import FakeMethods
@@ -23,7 +23,7 @@ async def test_only_the_owner_may_use_the_socket(path: Path) -> None:
 async def test_a_peer_of_another_user_is_turned_away(
     connect: Connect, methods: FakeMethods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors.control, "peer_uid", lambda _sock: 54_321)
+    monkeypatch.setattr(server, "peer_uid", lambda _sock: 54_321)
     peer = await connect()
     answer = await peer.hear()
     assert answer is not None

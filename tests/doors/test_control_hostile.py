@@ -17,8 +17,8 @@ import msgspec
 import pytest
 import trio
 
-from doors.control import serve_control
-from doors.control_limits import InputBudget, InputShare
+from doors.control.server import serve_control
+from doors.limits import InputBudget, InputShare
 from errors import PoolSaturated
 from gateway.caller import Caller
 from tests.doors.conftest import SMALL, Connect

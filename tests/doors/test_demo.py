@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from doors import demo
+from commands import demo
 
 
 def run() -> tuple[int, str]:

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.doctor import AgentFacts, Check, Facts, HttpFacts, Verdict, WorkspaceFacts, examine
-from doors.facts import gather_facts
+from commands.doctor import gather_facts
+from commands.doctor_checks import AgentFacts, Check, Facts, HttpFacts, Verdict, WorkspaceFacts, examine
 from doors.http.settings import HttpSettings
-from doors.lock import Holder
+from doors.locations import Holder
 from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
-from settings import Settings
+from settings.schema import Settings
 
 HEALTHY = Facts(
     python=(3, 12),

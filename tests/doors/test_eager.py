@@ -5,7 +5,7 @@ import contextvars
 import pytest
 import trio
 
-from doors.eager import run_eagerly
+from doors.control.connection import run_eagerly
 
 name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
 

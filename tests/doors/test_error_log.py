@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from doors.error_log import ErrorLog
-from wire.envelope import Channel, EventEnvelope
+from app.log import ErrorLog
+from wire.messages import Channel, EventEnvelope
 
 
 class Log:

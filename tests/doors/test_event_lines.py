@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from doors.event_lines import EventLines, fill_lines, shorten
+from commands.event_lines import EventLines, fill_lines, shorten
 from tests.doors.envelopes import event, text
-from wire.envelope import Channel, EventEnvelope
+from wire.messages import Channel, EventEnvelope
 
 AT = time.strftime("%H:%M:%S", time.localtime(0))
 

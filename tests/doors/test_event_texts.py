@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.event_texts import answer_text, command_line, piece_of, tell
+from commands.event_text import answer_text, command_line, piece_of, tell
 from tests.doors.envelopes import event, pushed, text
-from wire.envelope import EventEnvelope
+from wire.messages import EventEnvelope
 
 CALL = {"id": "c1", "name": "exec", "input_preview": "ls -la", "duration_ms": 1500}
 

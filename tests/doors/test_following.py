@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.event_views import EventJson, EventText
-from doors.following import Follower, backoff
+from commands.event_lines import EventJson, EventText
+from commands.events import Follower, backoff
 from errors import NoSupervisor, PoolClosed, PoolError, UsageError
 from tests.doors.envelopes import event, pushed, text
-from tests.doors.terminal import Terminal
+from tests.wire.terminals import Terminal
 
 
 class Feed:

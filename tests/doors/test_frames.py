@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from doors.frames import encode_error, encode_push, encode_result
+from doors.control.frames import encode_error, encode_push, encode_result
 from errors import UsageError
 
 BREAKS = st.sampled_from(["\r\n", *'\n\r\u2028\u2029\x85\x0b\x0c\x1c"\\ä'])

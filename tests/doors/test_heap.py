@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from doors import heap
+from app import hardening
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,10 @@ def test_what_the_environment_sets_of_the_allocator_holds(
     calls: list[tuple[int, int]] = []
     library = SimpleNamespace(mallopt=lambda option, value: calls.append((option, value)))
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: library)
-    heap.bound_heap(env)
+    hardening.bound_heap(env)
     assert len(calls) == count
 
 
 def test_another_c_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: SimpleNamespace())
-    heap.bound_heap({})
+    hardening.bound_heap({})

@@ -10,8 +10,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from doors.live import Narrator
-from doors.printer import Printer
+from app.console import Narrator, Printer
 
 Open = Callable[[TextIO], Any]
 WRITERS = pytest.mark.parametrize("opened", [Printer, lambda out: Narrator(live=False, out=out)], ids=["out", "log"])
@@ -21,7 +20,7 @@ WRITERS = pytest.mark.parametrize("opened", [Printer, lambda out: Narrator(live=
 def test_a_thread_that_gets_its_turn_late_writes_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    monkeypatch.setattr("doors.last_words._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("app.console._LOOK_SECONDS", 0.001)
     asked, turn, looks = Event(), Event(), itertools.count(1)
     with (tmp_path / "out").open("w") as out, opened(out) as writer:
         writer.write("first")

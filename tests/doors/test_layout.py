@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from doors.layout import UNBOUNDED, Column, fit_columns, make_table
+from commands.layout import UNBOUNDED, Column, fit_columns, make_table
 
 ID = Column("ID", lambda r: r["id"])
 NAME = Column("NAME", lambda r: r["name"], stretches=True)

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import trio
 
-from doors import live as live_module
-from doors.live import Narrator, render_figures
-from doors.log_settings import LogFormat, LogSettings
+from app import console as live_module
+from app.console import Narrator, render_figures
 from pool.statistics import PoolStatistics
+from settings.schema import LogFormat, LogSettings
 from tests.house import modules_of
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from doors.lock import AlreadyRunning, DataDirLock, Holder, read_holder
+from doors.locations import AlreadyRunning, DataDirLock, Holder, read_holder
 from errors import UsageError
 
 HOLD = """
 import os, sys
 from pathlib import Path
-from doors.lock import DataDirLock
+from doors.locations import DataDirLock
 lock = DataDirLock(Path(sys.argv[1]), Path("/run/first.sock"))
 print(os.getpid(), flush=True)
 sys.stdin.read()

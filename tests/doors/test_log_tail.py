@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.log_tail import LogTail
+from app.log import LogTail
 
 ALL = {"limit": 5000, "max_bytes": 1_000_000}
 

@@ -12,9 +12,9 @@ import structlog
 from structlog.contextvars import bound_contextvars
 from structlog.typing import FilteringBoundLogger
 
-from doors.log_settings import LogSettings
-from doors.logs import opened_log, render_json, render_line
-from doors.redaction import Redactor
+from app.log import opened_log, render_json, render_line
+from settings.schema import LogSettings
+from wire.redaction import Redactor
 
 EVENT = {"ts": 1767323045.678, "level": "info", "event": "worker_exited"}
 

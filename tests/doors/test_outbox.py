@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import trio
 
-from doors.control_limits import OutputBudget, OutputShare
-from doors.outbox import Outbox, PeerGone
+from doors.control.send_queue import Outbox, PeerGone
+from doors.limits import OutputBudget, OutputShare
 
 SOME = 1 << 20  # far more than a socket takes while nobody reads
 

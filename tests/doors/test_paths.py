@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from doors.paths import MAX_SOCKET_PATH_BYTES, check_socket_path, make_private_dir, resolve_socket
+from doors.locations import MAX_SOCKET_PATH_BYTES, check_socket_path, make_private_dir, resolve_socket
 from errors import UsageError
 
 DATA = Path("/data")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from doors.printer import Printer
+from app.console import Printer
 
 
 def test_lines_are_written_in_order_before_it_is_left(tmp_path: Path) -> None:

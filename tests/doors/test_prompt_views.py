@@ -4,13 +4,12 @@ from typing import Any
 
 import msgspec
 
-from doors.prompt_views import JsonView, TextView
+from commands.prompt_view import JsonView, TextView
 from errors import PoolSaturated
-from gateway.media import Media
+from gateway.turns.reply_filters import Media
 from tests.doors.envelopes import event, pushed, text
-from tests.doors.terminal import Terminal
-from tests.wire.terminals import screen_of
-from wire.envelope import Channel, EventEnvelope
+from tests.wire.terminals import Terminal, screen_of
+from wire.messages import Channel, EventEnvelope
 
 CALL = {"id": "c 1", "name": "exec", "input_preview": "ls -la"}
 

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import pytest
 
-from doors.control_client import PushData, Pushed
-from doors.prompt_views import TextView
-from doors.prompting import check_outcome, follow_prompt, read_text, run_params, wait_for_run
+from commands.prompt import check_outcome, follow_prompt, read_text, run_params, wait_for_run
+from commands.prompt_view import TextView
+from doors.control.client_socket import PushData, Pushed
 from errors import (
     NoSupervisor,
     PoolClosed,
@@ -22,8 +22,8 @@ from errors import (
     WorkerExited,
 )
 from tests.doors.envelopes import event, pushed, text
-from tests.doors.terminal import Terminal
-from wire.envelope import EventEnvelope
+from tests.wire.terminals import Terminal
+from wire.messages import EventEnvelope
 
 OUTCOME = {"session": "s", "run_id": "r", "status": "ok", "worker": "w1", "text": "the text", "stop_reason": "stop"}
 ASKED = {"session": "s", "run": "r"}
@@ -111,7 +111,7 @@ def test_ctrl_c_aborts_the_very_run_that_was_asked_for(monkeypatch: pytest.Monke
             called.append((method, params))
             assert timeout > 0
 
-    monkeypatch.setattr("doors.prompting.ControlClient", AbortingClient)
+    monkeypatch.setattr("commands.prompt.ControlClient", AbortingClient)
     client = FakeClient(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         follow_prompt(client, ASKED, TextView(Terminal(), Terminal(), {}))  # type: ignore[arg-type]  # a fake

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console, Group
 
-from doors.questions import question_lines
+from commands.layout import question_lines
 
 
 def printed(asked: list[dict[str, Any]], place: str = "", width: int = 40) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from doors.redaction import HIDDEN, Redactor
+from wire.redaction import HIDDEN, Redactor
 from wire.units import ByteCount, Seconds
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from doors.route_view import route_view
+from commands.route_view import route_view
 from profiles import AgentSettings, ProfilesSettings
 from router.route import route
 from router.settings import Binding, RouterSettings

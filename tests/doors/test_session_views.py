@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from doors.session_views import history_view, session_view
+from commands.session_view import history_view, session_view
 
 
 def printed(view: RenderableType) -> str:

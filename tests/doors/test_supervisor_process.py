@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from doors.supervisor_process import SupervisorProcess
+from commands.demo import SupervisorProcess
 from errors import PoolError
 
 

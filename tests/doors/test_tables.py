@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from doors.autonomy_views import autonomy_lines
-from doors.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
-from gateway.session_desk import SessionView
+from commands.autonomy_view import autonomy_lines
+from commands.tables import checks_table, explanation_table, sessions_view, status_view, waiting_table, workers_table
+from gateway.sessions.admin import SessionView
 from gateway.status import StatusDocument
 
 

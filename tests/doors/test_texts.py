@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.lock import AlreadyRunning
-from doors.texts import clean, clean_stream, error_line, exit_code, percent, size, span
+from doors.locations import AlreadyRunning
 from errors import (
     AcquireTimeout,
     NestedSaturated,
@@ -18,7 +17,8 @@ from errors import (
     WorkerExited,
     WorkerStartFailed,
 )
-from settings import SettingsError
+from settings.problems import SettingsError
+from wire.terminal import clean, clean_stream, error_line, exit_code, percent, size, span
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ from typing import Any
 import msgspec
 import trio
 
-__all__ = ["RecordingCaller"]
-
 
 class RecordingCaller:
     """``pushed`` has every push as ``(event, data)``, decoded. Tasks run in ``nursery``; without one none may start."""

@@ -5,8 +5,6 @@ from typing import Any
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import World
 
-__all__ = ["BUILT", "end_command", "inject", "pending"]
-
 BUILT = "Exec completed (calm-fox, code 0) :: built"
 
 

@@ -8,8 +8,9 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import Conflict, UsageError
-from gateway import client_tools, ledger
-from gateway.client_tools import ClientTool, ToolResult, bounded_calls, check_client_tools
+from gateway.runs import registry
+from gateway.turns import client_tools
+from gateway.turns.client_tools import ClientTool, ToolResult, bounded_calls, check_client_tools
 from profiles import AgentSettings, ProfilesSettings
 from tests.gateway.world import WholeStore, World, open_world, telegram
 
@@ -73,7 +74,7 @@ async def test_tools_and_results_of_a_run_that_waits_outlive_a_crash(tmp_path: P
 async def test_calls_too_long_for_one_event_are_in_the_outcome_alone(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_DONE_CALLS", len(msgspec.json.encode(CALL)))
+    monkeypatch.setattr(registry, "_DONE_CALLS", len(msgspec.json.encode(CALL)))
     async with open_world(tmp_path) as world:
         run = await world.begin("hang", client_tools=[WEATHER])
         calls_end(world, CALL, {**CALL, "id": "r1.1"})

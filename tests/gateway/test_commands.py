@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.commands import (
+from gateway.sessions.commands import (
     COMMANDS,
     Compact,
     NewConversation,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dedupe import Dedupe
+from gateway.runs.arrivals import Dedupe
 from gateway.settings import DedupeSettings
 from router.source import MessageSource
 from wire.units import Seconds

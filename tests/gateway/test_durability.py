@@ -6,7 +6,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.run import Run
+from gateway.runs.run import Run
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import WholeStore, World, open_world, telegram
 

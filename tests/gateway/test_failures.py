@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolError
 from gateway.hooks import MessageSeen
-from gateway.run import Run
+from gateway.runs.run import Run
 from profiles import ProfilesSettings
 from tests.gateway.world import World, open_world
 

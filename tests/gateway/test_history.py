@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from errors import UsageError
-from gateway import history
-from gateway.history import read_history
+from gateway.sessions import history
+from gateway.sessions.history import read_history
 from wire.entries import STEER_MARK
 
 

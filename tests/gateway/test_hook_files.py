@@ -8,7 +8,7 @@ import pytest
 
 import gateway.hooks
 from errors import UsageError
-from gateway.hook_files import ENTRY_POINT_GROUP, installed_hooks, load_hooks
+from gateway.hook_runner import ENTRY_POINT_GROUP, installed_hooks, load_hooks
 from gateway.hooks import HOOK_NAMES, MessageSeen, hook, names_of
 
 HEAD = "from gateway.hooks import Drop, hook\n"

@@ -5,9 +5,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import AcquireTimeout, PoolSaturated
-from gateway.jobs import Jobs
-from gateway.lanes.actions import RefusalReason, Refuse, StartTurn
-from gateway.lanes.stimuli import Stimulus, Submit, TurnEnded, Withdraw
+from gateway.lanes.messages import RefusalReason, Refuse, StartTurn, Stimulus, Submit, TurnEnded, Withdraw
+from gateway.turns.exclusive import Jobs
 
 
 class Lane:

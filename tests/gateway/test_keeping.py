@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.keeping import encode_to_keep
+from wire.files import encode_to_keep
 
 HEAD = 100
 """Bytes around the content of an object of Python, and then some."""

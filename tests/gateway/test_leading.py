@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.leading import LeadingText
+from gateway.turns.reply_filters import LeadingText
 
 
 def raw(*texts: str) -> list[msgspec.Raw]:

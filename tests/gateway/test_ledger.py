@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from trio.testing import MockClock
 
-from gateway import ledger
+from gateway.runs import registry
 from tests.gateway.world import open_world
 
 
@@ -19,7 +19,7 @@ async def test_a_very_long_answer_is_cut_in_its_event_and_whole_in_its_outcome(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
 ) -> None:
-    monkeypatch.setattr(ledger, "_DONE_TEXT", limit)
+    monkeypatch.setattr(registry, "_DONE_TEXT", limit)
     async with open_world(tmp_path) as world:
         outcome = await world.ask("say 0123456789")
         assert outcome.text == "0123456789"

@@ -8,9 +8,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolError, ProtocolViolation, UsageError, WorkerRefused
-from gateway.events.translate import Single
-from gateway.events.vocabulary import READERS
-from gateway.permissions import PendingCall, Permissions
+from gateway.events.worker_events import READERS, Single
+from gateway.turns.approvals import PendingCall, Permissions
 from tests.gateway.world import open_world
 
 # --- approvals --------------------------------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ def test_open_calls_are_those_asked_and_not_decided_in_the_order_of_the_question
 
 
 def test_a_worker_that_asks_without_end_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.permissions._MOST", 3)
+    monkeypatch.setattr("gateway.turns.approvals._MOST", 3)
     permissions = Permissions()
     for number in range(10):
         permissions.note("alice", _event("permission_required", call={"id": str(number), "name": "bash"}))

@@ -3,10 +3,9 @@
 import pytest
 
 from errors import UsageError
-from gateway import permissions as module
-from gateway.events.translate import Single
-from gateway.events.vocabulary import READERS
-from gateway.permissions import Permissions
+from gateway.events.worker_events import READERS, Single
+from gateway.turns import approvals as module
+from gateway.turns.approvals import Permissions
 from tests.doors.envelopes import event
 
 

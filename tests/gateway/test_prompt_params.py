@@ -7,7 +7,7 @@ import pytest
 from trio.testing import MockClock
 
 from errors import UsageError
-from gateway.prompt_params import history_turns
+from gateway.runs.run import history_turns
 from profiles import AgentSettings, ProfilesSettings
 from router.settings import RouterSettings
 from router.source import MessageSource

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import PoolSaturated, UsageError
-from gateway.run import Run, RunOutcome
+from gateway.runs.run import Run, RunOutcome
 from gateway.settings import GatewaySettings, Overflow, QueueMode, QueueSettings
 from tests.gateway.workers import GatewayWorker
 from tests.gateway.world import World, open_world, telegram

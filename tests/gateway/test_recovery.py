@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import RunInterrupted
-from gateway.run import RunOutcome
+from gateway.runs.run import RunOutcome
 from profiles import ProfilesSettings
 from store import Store, StoreSettings, open_store
 from tests.gateway.workers import GatewayLauncher

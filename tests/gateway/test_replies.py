@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.media import Media
-from gateway.replies import Answer, Blocks, Part, Reply, ReplyShaper, ReplyStyle, finished
+from gateway.turns.replies import Answer, Blocks, Part, Reply, ReplyShaper, ReplyStyle, finished
+from gateway.turns.reply_filters import Media
 
 Event = tuple[str, dict[str, Any]]
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from errors import Conflict, PoolSaturated, UsageError
-from gateway.run_table import Accepted, KnownRun, Repeated, RunTable, hash_body
+from gateway.runs.index import Accepted, KnownRun, Repeated, RunTable, hash_body
 from gateway.settings import GatewaySettings
-from pool.tables import IllegalMoveError
+from pool.states import IllegalMoveError
 from store.records import RunRow, RunState
 from wire.units import Seconds
 

@@ -3,7 +3,7 @@
 import pytest
 
 from errors import PoolSaturated
-from gateway.run_table import Accepted, RunTable
+from gateway.runs.index import Accepted, RunTable
 from gateway.settings import GatewaySettings
 from wire.units import ByteCount
 

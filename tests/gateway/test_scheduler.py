@@ -6,10 +6,9 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.lanes.actions import Action, StartTurn
-from gateway.lanes.stimuli import Submit, TurnEnded
-from gateway.scheduler import Scheduler
+from gateway.lanes.messages import Action, StartTurn, Submit, TurnEnded
 from gateway.settings import QueueMode, QueueSettings
+from gateway.turns.lane_shell import Scheduler
 from wire.units import Seconds
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import PoolSaturated
-from gateway.session_book import SessionBook, SessionEntry, SessionStatus, entry_of
+from gateway.sessions.sessions import SessionBook, SessionEntry, SessionStatus, entry_of
 from gateway.settings import GatewaySettings, QueueMode
 from router.source import MessageSource
 from store.records import SessionRow

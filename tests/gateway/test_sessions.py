@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from gateway.history import read_history
 from gateway.hooks import SessionLife
+from gateway.sessions.history import read_history
 from tests.gateway.world import WholeStore, World, open_world
 
 # --- looking ----------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ async def test_a_transcript_that_is_not_there_yet_is_empty_and_one_that_cannot_b
 
 
 async def test_of_a_long_transcript_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.history._MAX_BYTES", 200)
+    monkeypatch.setattr("gateway.sessions.history._MAX_BYTES", 200)
     file = tmp_path / "long.jsonl"
     file.write_text("".join(json.dumps({"type": "message", "message": {"n": n}}) + "\n" for n in range(100)))
     messages = await read_history(str(file), 100)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.silence import NO_REPLY, HeldBack, is_silent
+from gateway.turns.reply_filters import NO_REPLY, HeldBack, is_silent
 
 
 def cut(text: str, places: list[int]) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.run import RunOutcome
+from gateway.runs.run import RunOutcome
 from profiles import AgentSettings, ProfilesSettings
 from profiles.settings import AgentDefaults
 from tests.gateway.world import open_world

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.tool_notes import ToolNotes
+from gateway.turns.replies import ToolNotes
 from wire.messages import ToolCallView
 
 

@@ -5,8 +5,6 @@ from typing import Any, cast
 
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker
 
-__all__ = ["GatewayLauncher", "GatewayWorker"]
-
 
 class GatewayWorker(MemoryWorker):
     """The first word of a prompt says what becomes of it; any other is answered as ``MemoryWorker`` does.

@@ -11,15 +11,14 @@ from trio.testing import wait_all_tasks_blocked
 
 from gateway.autonomy import Autonomy, AutonomySettings, open_autonomy
 from gateway.events import EventBus
+from gateway.gateway import Gateway, Recovery, open_gateway
 from gateway.hook_runner import HookRunner
 from gateway.hooks import HookTable
-from gateway.methods.ports import LogPage
+from gateway.methods.operator import LogPage
 from gateway.methods.table import Methods
-from gateway.profile_shelf import AgentParts
-from gateway.prompts import GatewayPrompts
-from gateway.run import Run, RunOutcome
-from gateway.service import Gateway, Recovery, open_gateway
-from gateway.settings import GatewaySettings
+from gateway.runs.run import Run, RunOutcome
+from gateway.sessions.agent_profiles import AgentParts
+from gateway.settings import GatewayPrompts, GatewaySettings
 from pool import Pool
 from pool.settings import PoolSettings
 from profiles import AgentSettings, ProfilesSettings, RoleSettings
@@ -31,8 +30,6 @@ from tests.gateway.callers import RecordingCaller
 from tests.gateway.events.stand_in import MemoryStore
 from tests.gateway.workers import GatewayLauncher, GatewayWorker
 from wire.units import decode_unit
-
-__all__ = ["PROFILES", "WholeStore", "World", "open_world", "telegram"]
 
 PROFILES = ProfilesSettings(
     agents={"ops": AgentSettings(append_system_prompt="Operate."), "quick": AgentSettings(timeout_seconds=None)},

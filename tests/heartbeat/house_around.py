@@ -11,13 +11,13 @@ import msgspec
 import trio
 
 from errors import UsageError
-from heartbeat.beat_records import AgentStatus
-from heartbeat.beats import BeatPorts
+from heartbeat.beat import BeatPorts
 from heartbeat.delivery.channel import Alert
-from heartbeat.reasons import Reason
-from heartbeat.run_ports import BeatAnswer, BeatRequest
+from heartbeat.ports import BeatAnswer, BeatRequest
+from heartbeat.records import AgentStatus
 from heartbeat.service import Heartbeat, open_heartbeat
 from heartbeat.settings import HeartbeatSettings
+from heartbeat.wake import Reason
 from router.keys import main_session_key
 from wire.units import Seconds
 

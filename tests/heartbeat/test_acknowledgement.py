@@ -2,8 +2,7 @@
 
 import pytest
 
-from heartbeat.acknowledgement import Alert, Silent, judge, strip_token
-from heartbeat.kinds import BeatKind
+from heartbeat.answers import Alert, BeatKind, Silent, judge, strip_token
 
 NOTHING_BESIDE = {
     "alone": "HEARTBEAT_OK",

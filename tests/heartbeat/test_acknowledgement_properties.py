@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.acknowledgement import HEARTBEAT_OK, Alert, Silent, judge, strip_token
-from heartbeat.kinds import BeatKind
+from heartbeat.answers import HEARTBEAT_OK, Alert, BeatKind, Silent, judge, strip_token
 
 PIECES = [
     *(HEARTBEAT_OK, "HEARTBEAT_", "OK", " ", "\n", "\t", "&nbsp;", "*", "**", "_", "`", "```", "~~~", "~"),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat import active_hours
-from heartbeat.active_hours import ALWAYS, Window, parse
+from heartbeat import schedule
+from heartbeat.schedule import ALWAYS, Window, parse
 
 NEW_YORK = "America/New_York"  # 2026: forward at 02:00 on March 8, back at 02:00 on November 1
 BERLIN = "Europe/Berlin"
@@ -122,7 +122,7 @@ def test_a_zone_whose_file_cannot_be_read_is_told(monkeypatch: pytest.MonkeyPatc
     def refuse(name: str) -> ZoneInfo:
         raise PermissionError(name)
 
-    monkeypatch.setattr(active_hours, "ZoneInfo", refuse)
+    monkeypatch.setattr(schedule, "ZoneInfo", refuse)
     assert parse("09:00", "17:00", BERLIN).warning.startswith("active_hours.tz = 'Europe/Berlin' is no time zone")
 
 

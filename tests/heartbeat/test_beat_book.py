@@ -2,11 +2,10 @@
 
 import trio
 
-from heartbeat.beat_book import BEGUN, BeatBook
-from heartbeat.beat_records import Begun
-from heartbeat.reasons import Reason
-from heartbeat.run_ports import BeatRequest
-from heartbeat.wake import Target
+from heartbeat.beat_store import BEGUN, BeatBook
+from heartbeat.ports import BeatRequest
+from heartbeat.records import Begun
+from heartbeat.wake import Reason, Target
 from tests.heartbeat.house_around import EPOCH, MAIN, World
 
 HERE = Target("main", MAIN)

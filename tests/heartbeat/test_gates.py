@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heartbeat.checklist import ChecklistState
 from heartbeat.gates import Facts, Go, Skip, SkipReason, decide
-from heartbeat.reasons import Reason
+from heartbeat.wake import Reason
 
 NOW = 1000.0
 OPEN = Facts(

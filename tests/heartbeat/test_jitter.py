@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.jitter import jittered
+from heartbeat.schedule import jittered
 
 
 @given(st.floats(1, 1e9), st.text())
@@ -27,6 +27,6 @@ def test_agents_are_spread_over_all_of_it() -> None:
 
 @pytest.mark.process
 def test_an_agents_interval_is_the_same_in_every_life() -> None:
-    program = "from heartbeat.jitter import jittered; print(repr(jittered(300.0, 'scout')))"
+    program = "from heartbeat.schedule import jittered; print(repr(jittered(300.0, 'scout')))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=20)
     assert float(printed.stdout) == jittered(300.0, "scout")

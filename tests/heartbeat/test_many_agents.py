@@ -4,9 +4,9 @@ import msgspec
 import trio
 from trio.testing import MockClock
 
-from heartbeat.beat_records import Outcome
-from heartbeat.reasons import Reason
+from heartbeat.records import Outcome
 from heartbeat.service import Heartbeat
+from heartbeat.wake import Reason
 from tests.heartbeat.house_around import ON, World
 from wire.units import Seconds
 

@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.acknowledgement import HEARTBEAT_OK
-from heartbeat.kinds import BeatKind
-from heartbeat.prompts import CRON_PROMPT, EXEC_PROMPT, HEARTBEAT_PROMPT, PromptTexts, compose, with_events
+from heartbeat.answers import (
+    CRON_PROMPT,
+    EXEC_PROMPT,
+    HEARTBEAT_OK,
+    HEARTBEAT_PROMPT,
+    BeatKind,
+    PromptTexts,
+    compose,
+    with_events,
+)
 
 
 class Event(msgspec.Struct, frozen=True):

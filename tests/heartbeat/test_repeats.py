@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.acknowledgement import Alert
-from heartbeat.repeats import Repeats
+from heartbeat.answers import Alert
+from heartbeat.records import Repeats
 
 DAY = 86400.0
 DISK = Alert("Disk full.")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.rota import Rota
+from heartbeat.schedule import Rota
 from heartbeat.settings import ActiveHours, HeartbeatSettings
 from router.keys import main_session_key
 from tests.heartbeat.house_around import ON

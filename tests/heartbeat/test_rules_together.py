@@ -7,16 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heartbeat.acknowledgement import HEARTBEAT_OK, Alert, Silent, judge, strip_token
-from heartbeat.active_hours import Window, parse
+from heartbeat.answers import HEARTBEAT_OK, Alert, BeatKind, PromptTexts, Silent, compose, judge, strip_token
 from heartbeat.checklist import ChecklistState
 from heartbeat.gates import Facts, Go, Skip, SkipReason, decide
-from heartbeat.jitter import jittered
-from heartbeat.kinds import BeatKind
-from heartbeat.prompts import PromptTexts, compose
-from heartbeat.reasons import ACTIONS, Reason
-from heartbeat.repeats import Repeats
+from heartbeat.records import Repeats
+from heartbeat.schedule import Window, jittered, parse
 from heartbeat.system_events import RESULTS
+from heartbeat.wake import ACTIONS, Reason
 
 DAY, LIMIT = 86400.0, 20
 START = 1_772_000_000.0  # February 2026; the histories run over the change of the clock in March

@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from heartbeat.beat_records import BeatReport, Outcome
 from heartbeat.gates import SkipReason
-from heartbeat.reasons import Reason
-from heartbeat.run_ports import BeatAnswer
+from heartbeat.ports import BeatAnswer
+from heartbeat.records import BeatReport, Outcome
 from heartbeat.settings import ActiveHours, HeartbeatSettings
+from heartbeat.wake import Reason
 from tests.heartbeat.house_around import MAIN, OK, ON, Serve, World, but, fails, status_of
 from wire.units import Seconds
 

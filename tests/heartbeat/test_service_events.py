@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from heartbeat.beat_records import Outcome
 from heartbeat.gates import SkipReason
-from heartbeat.reasons import Reason, reason_of
-from heartbeat.run_ports import BeatAnswer
+from heartbeat.ports import BeatAnswer
+from heartbeat.records import Outcome
 from heartbeat.settings import ActiveHours
+from heartbeat.wake import Reason, reason_of
 from tests.heartbeat.house_around import MAIN, Serve, World, but, fails, report_all, status_of, system_lines, wake
 from wire.units import Seconds
 

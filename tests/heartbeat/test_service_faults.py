@@ -5,11 +5,11 @@ import trio
 from trio.testing import MockClock
 
 from errors import PoolError, UsageError
-from heartbeat.beat_records import Outcome
+from heartbeat.answers import HEARTBEAT_PROMPT
 from heartbeat.gates import SkipReason
-from heartbeat.prompts import HEARTBEAT_PROMPT
-from heartbeat.reasons import Reason
-from heartbeat.run_ports import BeatAnswer, BeatRequest
+from heartbeat.ports import BeatAnswer, BeatRequest
+from heartbeat.records import Outcome
+from heartbeat.wake import Reason
 from tests.heartbeat.house_around import (
     EPOCH,
     MAIN,

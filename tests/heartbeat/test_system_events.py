@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from heartbeat.prompts import with_events
+from heartbeat.answers import with_events
 from heartbeat.system_events import EventKind, EventLimits, SystemEvent, SystemEventQueue
 
 WALL = 1_000_000.0

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heartbeat.timetable import Timetable
+from wire.timers import Timetable
 
 KEYS = st.sampled_from("abcde")
 STEPS = st.lists(

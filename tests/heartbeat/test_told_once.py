@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from heartbeat.reasons import Reason
-from heartbeat.run_ports import BeatAnswer, BeatRequest
+from heartbeat.ports import BeatAnswer, BeatRequest
 from heartbeat.service import Heartbeat
+from heartbeat.wake import Reason
 from tests.heartbeat.house_around import MAIN, ON, Killed, World, fails, report_all
 
 STEPS_OF_A_LIFE = 40

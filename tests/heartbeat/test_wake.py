@@ -5,8 +5,23 @@ import math
 import pytest
 
 from errors import PoolSaturated
-from heartbeat.reasons import ACTIONS, EVENT_REASONS, RANKS, Reason, stronger
-from heartbeat.wake import Begin, Busy, End, Failed, Paused, Postponed, Ran, Skipped, Target, WakeMachine
+from heartbeat.wake import (
+    ACTIONS,
+    EVENT_REASONS,
+    RANKS,
+    Begin,
+    Busy,
+    End,
+    Failed,
+    Paused,
+    Postponed,
+    Ran,
+    Reason,
+    Skipped,
+    Target,
+    WakeMachine,
+    stronger,
+)
 
 A = Target("main", "agent:main:main:main")
 B = Target("other", "agent:other:main:main")

@@ -2,8 +2,6 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 MUTANTS = (
     Mutant(
         keeps="durable",
@@ -24,7 +22,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="a call moves although that could not be written",
-        file="agent/live_call.py",
+        file="agent/call.py",
         old=("        self._journal.note(record)\n        self.record = record"),
         new=("        self.record = record\n        self._journal.note(record)"),
         tests=("tests/agent/test_call_approvals.py::test_a_decision_that_cannot_be_written_down_was_not_made",),
@@ -32,7 +30,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a call is decided twice",
-        file="agent/call_states.py",
+        file="agent/call.py",
         old=" or record.approval.decision is not None:",
         new=":",
         tests=("tests/agent/test_call_states.py::test_a_call_is_decided_once",),
@@ -40,7 +38,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a call runs that was denied",
-        file="agent/call_states.py",
+        file="agent/call.py",
         old='    if record.approval is not None and record.approval.decision != "allow":',
         new="    if False:",
         tests=("tests/agent/test_call_states.py::TestCallWalk",),
@@ -56,7 +54,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a link leads out of the workspace",
-        file="agent/tools/places.py",
+        file="agent/tools/paths.py",
         old="        descriptor = os.open(name, _REGULAR, dir_fd=parent)",
         new="        descriptor = os.open(name, _REGULAR & ~os.O_NOFOLLOW, dir_fd=parent)",
         tests=(
@@ -178,7 +176,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="tools replace the hooks that hold them",
-        file="agent/tools/places.py",
+        file="agent/tools/paths.py",
         old="    if not reading:\n        _refuse_protected(context, path, real)\n",
         new="",
         tests=("tests/agent/test_protected.py::test_no_tool_writes_hooks_or_skills_wherever_they_lie",),
@@ -186,7 +184,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a decision about one session's call decides another's",
-        file="agent/reply.py",
+        file="agent/model_call.py",
         old="ToolUseBlock(_new_id(), name, given)",
         new='ToolUseBlock("c1", name, given)',
         tests=("tests/agent/test_run_parts.py::test_every_call_gets_an_id_that_no_other_call_has",),
@@ -194,7 +192,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="one session's tools read what another's have printed",
-        file="agent/tools/places.py",
+        file="agent/tools/paths.py",
         old="    if _is_kept_output(real) and not (reading and",
         new="    if False and not (reading and",
         tests=("tests/agent/tools/test_places.py::test_outputs_of_other_conversations_are_closed_wherever_they_lie",),
@@ -202,7 +200,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a search finds what another session's tools have printed",
-        file="agent/tools/search/walking.py",
+        file="agent/tools/search/walk.py",
         old="name in _NEVER or name.endswith(OUTPUTS_SUFFIX)",
         new="name in _NEVER",
         tests=("tests/agent/tools/test_search.py::test_a_search_passes_over_the_outputs_of_conversations_but_its_own",),

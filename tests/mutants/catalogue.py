@@ -3,8 +3,6 @@
 from tests.mutants import agent, doors, gateway, heartbeat, pool, rpc, store, stress
 from tests.mutants.mutant import Mutant
 
-__all__ = ["BY_ROOM", "MUTANTS"]
-
 BY_ROOM: dict[str, tuple[Mutant, ...]] = {
     "pool": pool.MUTANTS,
     "rpc": rpc.MUTANTS,

@@ -2,13 +2,11 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 MUTANTS = (
     Mutant(
         keeps="I7",
         without="large requests of all peers fill the memory",
-        file="doors/control_limits.py",
+        file="doors/limits.py",
         old="        return self._used <= self.limit",
         new="        return True",
         tests=("tests/doors/test_control.py::test_half_frames_of_many_connections_together_are_bounded",),
@@ -16,7 +14,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="answers for all peers fill the memory",
-        file="doors/control_limits.py",
+        file="doors/limits.py",
         old="        while self._used > self._limit:",
         new="        while False:",
         tests=(
@@ -26,7 +24,7 @@ MUTANTS = (
     Mutant(
         keeps="I12",
         without="another is cut off than who reads nothing",
-        file="doors/control_limits.py",
+        file="doors/limits.py",
         old="            max(self._shares, key=",
         new="            min(self._shares, key=",
         tests=(
@@ -36,7 +34,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a refused request stays charged",
-        file="doors/control_limits.py",
+        file="doors/limits.py",
         old="            self.give_back(0)  # at once: nobody else is to be refused for what goes now\n",
         new="",
         tests=("tests/doors/test_control_hostile.py::test_who_asks_for_too_much_of_the_common_room_holds_none_of_it",),
@@ -44,7 +42,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a peer has any number of requests in flight",
-        file="doors/connection.py",
+        file="doors/control/connection.py",
         old="        self._has_reader = len(self._in_flight) < self._limits.max_requests",
         new="        self._has_reader = True",
         tests=("tests/doors/test_control.py::test_no_more_requests_run_at_once_than_allowed_and_none_is_lost",),
@@ -52,7 +50,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a peer may send nonsense for ever",
-        file="doors/connection.py",
+        file="doors/control/connection.py",
         old="        if self._refused_in_a_row > self._limits.max_refused:",
         new="        if False:",
         tests=("tests/doors/test_control.py::test_a_peer_that_only_talks_rubbish_is_cut_off",),
@@ -60,7 +58,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="one id stands for two requests of a peer",
-        file="doors/connection.py",
+        file="doors/control/connection.py",
         old="        if incoming.id in self._in_flight:",
         new="        if False:",
         tests=("tests/doors/test_control.py::test_an_id_in_flight_cannot_be_used_twice_but_again_later",),
@@ -68,7 +66,7 @@ MUTANTS = (
     Mutant(
         keeps="I6",
         without="a peer that reads nothing is written to for ever",
-        file="doors/outbox.py",
+        file="doors/control/send_queue.py",
         old="                with trio.fail_after(self._stall):",
         new="                with trio.fail_after(1e9):",
         tests=("tests/doors/test_control.py::test_a_peer_that_never_reads_holds_back_its_own_request_and_is_cut_off",),
@@ -76,7 +74,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a peer that reads nothing makes its answers pile up",
-        file="doors/outbox.py",
+        file="doors/control/send_queue.py",
         old="        return self._waiting_bytes >= self._limit",
         new="        return False",
         tests=(
@@ -144,7 +142,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a page elsewhere calls under another name",
-        file="doors/http/gate.py",
+        file="doors/http/app.py",
         old="        self._check_host(connection)\n",
         new="        pass\n",
         tests=("tests/doors/http/test_gate.py::test_a_name_that_somebody_else_has_pointed_here_is_not_answered",),
@@ -152,7 +150,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a page elsewhere calls from a browser",
-        file="doors/http/gate.py",
+        file="doors/http/app.py",
         old="if origin is not None and not is_origin",
         new="if False and not is_origin",
         tests=("tests/doors/http/test_gate.py::test_a_page_of_another_site_may_not_call",),
@@ -160,7 +158,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="anybody asks as often as they like",
-        file="doors/http/gate.py",
+        file="doors/http/app.py",
         old="        self._check_rate(connection, visit)\n",
         new="        pass\n",
         tests=("tests/doors/http/test_gate.py::test_too_many_requests_of_one_token_do_not_take_the_turns_of_another",),
@@ -181,7 +179,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a body may be of any size",
-        file="doors/http/bodies.py",
+        file="doors/http/calls.py",
         old="        if len(body) > limit:",
         new="        if False:",
         tests=("tests/doors/http/test_server.py::test_a_body_without_end_is_refused_where_it_becomes_too_large",),
@@ -189,7 +187,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a body may come for ever",
-        file="doors/http/bodies.py",
+        file="doors/http/calls.py",
         old="    with trio.move_on_after(settings.body_timeout):",
         new="    with trio.move_on_after(1e9):",
         tests=("tests/doors/http/test_server.py::test_a_body_that_does_not_arrive_is_not_waited_for",),
@@ -197,7 +195,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="of two names of conversations one is ignored",
-        file="doors/websocket/naming.py",
+        file="doors/websocket/session_ref.py",
         old="    if len(set(keys.values())) > 1:",
         new="    if False:",
         tests=("tests/doors/websocket/test_naming.py::test_what_names_no_conversation_or_two_is_refused",),
@@ -205,7 +203,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a person's message goes to the main session",
-        file="doors/websocket/naming.py",
+        file="doors/websocket/session_ref.py",
         old="        return Conversation(_person(named, agent), [])",
         new="        pass",
         tests=("tests/doors/websocket/test_naming.py::test_a_conversation_is_named_in_several_ways",),
@@ -213,7 +211,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a member that needs another one is ignored",
-        file="doors/websocket/naming.py",
+        file="doors/websocket/session_ref.py",
         old="    for member in _given(named, _ONLY_WITH_A_GROUP):",
         new="    for member in ():",
         tests=("tests/doors/websocket/test_naming.py::test_what_names_no_conversation_or_two_is_refused",),
@@ -221,7 +219,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a session that is named beside the parameters is ignored",
-        file="doors/frames.py",
+        file="doors/control/frames.py",
         old="class Incoming(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):",
         new="class Incoming(msgspec.Struct, frozen=True, gc=False):",
         tests=("tests/doors/test_control.py::test_a_parameter_beside_the_parameters_is_refused",),

@@ -2,13 +2,11 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 MUTANTS = (
     Mutant(
         keeps="durable",
         without="a caller is told of a run that a crash forgets",
-        file="gateway/ledger.py",
+        file="gateway/runs/registry.py",
         old="        await self._bus.settled(run.accepted_seq)",
         new="        await trio.lowlevel.checkpoint()",
         tests=("tests/gateway/test_durability.py::test_a_run_is_on_the_disk_before_its_caller_is_told",),
@@ -16,7 +14,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a run reaches its worker before that is written down",
-        file="gateway/ledger.py",
+        file="gateway/runs/registry.py",
         old=("        if seq:\n            await self._bus.settled(seq)\n"),
         new="",
         tests=(
@@ -26,7 +24,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="an outcome is told before it is written down",
-        file="gateway/ledger.py",
+        file="gateway/runs/registry.py",
         old=("        await self._bus.settled(seq)\n        for run, outcome in ended:"),
         new="        for run, outcome in ended:",
         tests=("tests/gateway/test_durability.py::test_an_outcome_is_on_the_disk_before_anybody_is_told",),
@@ -34,7 +32,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a run that had started is run again after a crash",
-        file="gateway/run_table.py",
+        file="gateway/runs/index.py",
         old="            to_run=[run for run in runs if run.state is RunState.ACCEPTED],",
         new="            to_run=[run for run in runs if run.is_live],",
         tests=(
@@ -44,7 +42,7 @@ MUTANTS = (
     Mutant(
         keeps="I5",
         without="recovered runs change their order",
-        file="gateway/ledger.py",
+        file="gateway/runs/registry.py",
         old="for known in recovered.to_run",
         new="for known in reversed(recovered.to_run)",
         tests=("tests/gateway/test_recovery.py::test_runs_that_never_began_are_run_in_the_order_of_their_acceptance",),
@@ -52,7 +50,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a run gets two outcomes",
-        file="gateway/run_table.py",
+        file="gateway/runs/index.py",
         old="        run.state = checked(RUN_MOVES, run.state, RunState.ENDED)",
         new="        run.state = RunState.ENDED",
         tests=("tests/gateway/test_run_table.py::test_no_run_starts_twice_ends_twice_or_starts_after_its_end",),
@@ -60,7 +58,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a repeated request is run twice",
-        file="gateway/run_table.py",
+        file="gateway/runs/index.py",
         old="        if known is not None and (known.is_live or now < known.key_until):",
         new="        if False:",
         tests=("tests/gateway/test_run_table.py::test_the_same_key_is_the_same_run_while_it_lives_and_for_its_window",),
@@ -68,7 +66,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a key stands for another request",
-        file="gateway/run_table.py",
+        file="gateway/runs/index.py",
         old="        if known.body_hash != body_hash:",
         new="        if False:",
         tests=(
@@ -78,7 +76,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a message that a channel hands over twice is answered twice",
-        file="gateway/dedupe.py",
+        file="gateway/runs/arrivals.py",
         old=("        if known is not None:\n            return known[1]\n"),
         new="",
         tests=("tests/gateway/test_dedupe.py::test_a_message_that_comes_again_is_the_run_it_started",),
@@ -86,7 +84,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="messages are remembered for ever",
-        file="gateway/dedupe.py",
+        file="gateway/runs/arrivals.py",
         old=(
             "        if len(self._seen) > self._settings.entries:\n"
             "            self._seen.popitem(last=False)\n"
@@ -98,7 +96,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="outcomes are kept for ever",
-        file="gateway/ledger.py",
+        file="gateway/runs/registry.py",
         old="        self._store.delete_runs(self._table.expire(trio.current_time()))",
         new="        self._table.expire(trio.current_time())",
         tests=("tests/gateway/test_durability.py::test_runs_that_are_known_no_longer_leave_the_store",),
@@ -106,7 +104,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a twin is told before the first is durable",
-        file="gateway/intake.py",
+        file="gateway/runs/intake.py",
         old=("            await self._ledger.settled(earlier)\n            return earlier\n        try:"),
         new=("            return earlier\n        try:"),
         tests=(
@@ -116,7 +114,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a prompt that may have been sent is sent again",
-        file="gateway/turn.py",
+        file="gateway/turns/turn.py",
         old="not exc.sent or all",
         new="not exc.sent or not all",
         tests=("tests/gateway/test_failures.py::test_a_worker_that_dies_in_mid_turn_ends_the_run_with_the_reason",),
@@ -124,7 +122,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a retry without an end",
-        file="gateway/turn.py",
+        file="gateway/turns/turn.py",
         old=" or attempts > _MAX_RETRIES",
         new="",
         tests=("tests/gateway/test_failures.py::test_a_run_that_may_have_had_effects_is_not_sent_again",),
@@ -132,7 +130,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a turn's death is told as another's",
-        file="gateway/turn.py",
+        file="gateway/turns/turn.py",
         old=("        if self._ending is not None:\n            return\n        self._ending = ending"),
         new="        self._ending = ending",
         tests=("tests/gateway/test_timeouts.py::test_of_the_reasons_to_end_a_turn_the_first_counts",),
@@ -140,7 +138,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a steer the worker never took is lost",
-        file="gateway/conductor.py",
+        file="gateway/turns/scheduler.py",
         old=("            for run in report.unconsumed:\n                self._put_back(run)\n"),
         new="",
         tests=("tests/gateway/test_steering.py::test_a_steer_that_the_turn_never_saw_has_a_turn_of_its_own",),
@@ -148,7 +146,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a turn begins while the supervisor closes",
-        file="gateway/conductor.py",
+        file="gateway/turns/scheduler.py",
         old="            case StartTurn() if self._is_closing:",
         new="            case StartTurn() if False:",
         tests=("tests/gateway/test_recovery.py::test_once_asked_to_stop_no_further_turn_begins",),
@@ -156,7 +154,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="anybody releases a hold",
-        file="gateway/holds.py",
+        file="gateway/turns/holds.py",
         old="hold.principal != principal or ",
         new="",
         tests=("tests/gateway/test_holds.py::test_a_hold_belongs_to_whoever_took_it",),
@@ -172,7 +170,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a session's deletion removes files that are not ours",
-        file="gateway/session_desk.py",
+        file="gateway/sessions/admin.py",
         old=".is_relative_to(ours.resolve())",
         new=".is_absolute()",
         tests=(
@@ -182,7 +180,7 @@ MUTANTS = (
     Mutant(
         keeps="I5",
         without="a lane runs more turns than it may",
-        file="gateway/lanes/slots.py",
+        file="gateway/lanes/state.py",
         old="lane is None or lane.running < limit",
         new="lane is None or lane.running <= limit",
         tests=(
@@ -192,7 +190,7 @@ MUTANTS = (
     Mutant(
         keeps="I5",
         without="the less important goes first in a lane",
-        file="gateway/lanes/waiting.py",
+        file="gateway/lanes/queue.py",
         old="self._tiers[self._priorities[0]].oldest()",
         new="self._tiers[self._priorities[-1]].oldest()",
         tests=(
@@ -212,7 +210,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a session's queue has no end",
-        file="gateway/lanes/arrivals.py",
+        file="gateway/lanes/machine.py",
         old="        is_full = session.queue.size >= cap",
         new="        is_full = False",
         tests=("tests/gateway/lanes/test_limits.py::test_with_new_the_newest_is_refused_and_told_the_limit",),
@@ -220,7 +218,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="all lanes together hold any number",
-        file="gateway/lanes/arrivals.py",
+        file="gateway/lanes/machine.py",
         old="if not session.queue and not self._has_room(submit)",
         new="if False",
         tests=("tests/gateway/lanes/test_interrupt.py::test_an_interrupt_that_may_not_even_wait_interrupts_nothing",),
@@ -228,7 +226,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="a turn is steered without an end",
-        file="gateway/lanes/arrivals.py",
+        file="gateway/lanes/machine.py",
         old="len(turn.steers) >= _MOST",
         new="False and len(turn.steers) >= _MOST",
         tests=("tests/gateway/lanes/test_modes.py::test_a_turn_is_given_a_bounded_number_of_steers",),
@@ -236,7 +234,7 @@ MUTANTS = (
     Mutant(
         keeps="I8",
         without="a turn that wants to be alone is steered",
-        file="gateway/lanes/arrivals.py",
+        file="gateway/lanes/machine.py",
         old="or turn.is_exclusive:",
         new="or False:",
         tests=(
@@ -256,7 +254,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="the gateway runs ahead of the disk",
-        file="gateway/turn.py",
+        file="gateway/turns/turn.py",
         old="            await self._desk.room()\n",
         new="",
         tests=("tests/gateway/test_durability.py::test_a_worker_is_read_no_further_while_too_much_waits_for_the_disk",),
@@ -272,7 +270,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="a reader misses what came while it read",
-        file="gateway/events/replay.py",
+        file="gateway/events/cursor.py",
         old="if row.seq < window.start]",
         new="if True]",
         tests=("tests/gateway/events/test_cursor.py::test_a_reader_goes_from_the_store_to_the_ring_without_a_gap",),
@@ -288,7 +286,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="an agent goes on with another agent's conversation",
-        file="gateway/sessions.py",
+        file="gateway/sessions/sessions.py",
         old="        if known is None or known.agent == agent:",
         new="        if True:",
         tests=("tests/gateway/test_addressing.py::test_another_agent_is_refused_while_the_session_has_a_conversation",),
@@ -296,7 +294,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a deleted session leaves what its tools have printed",
-        file="gateway/session_desk.py",
+        file="gateway/sessions/admin.py",
         old="        shutil.rmtree(outputs_of(str(real)), ignore_errors=True)",
         new="        pass",
         tests=(
@@ -306,7 +304,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="nobody hears of the commands that died with the supervisor",
-        file="gateway/system_events.py",
+        file="gateway/sessions/system_events.py",
         old="                self._note_loss(ExecLost(worker=None,",
         new="                (ExecLost(worker=None,",
         tests=(
@@ -316,7 +314,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a call of the past decides about another session's",
-        file="gateway/permissions.py",
+        file="gateway/turns/approvals.py",
         old="        if session is None:  # the",
         new="        if False:  # the",
         tests=(

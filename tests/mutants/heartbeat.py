@@ -2,8 +2,6 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 MUTANTS = (
     Mutant(
         keeps="I1",
@@ -50,7 +48,7 @@ MUTANTS = (
     Mutant(
         keeps="access",
         without="a webhook leads into the own network",
-        file="heartbeat/delivery/addresses.py",
+        file="heartbeat/delivery/targets.py",
         old="_kind(meant, _NEVER) or",
         new="_kind(parsed, _NEVER) or",
         tests=("tests/heartbeat/delivery/test_addresses.py::test_other_addresses_are_never_reached",),
@@ -76,7 +74,7 @@ MUTANTS = (
     Mutant(
         keeps="private",
         without="a signing key is shown",
-        file="heartbeat/delivery/signing.py",
+        file="heartbeat/delivery/settings.py",
         old='"SigningKey(***)"',
         new='f"SigningKey({self._key!r})"',
         tests=("tests/heartbeat/delivery/test_signing.py::test_a_key_shows_itself_nowhere",),

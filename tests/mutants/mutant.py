@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ["PROMISES", "Mutant"]
-
 PROMISES = {
     "I1": "one outcome for each request, nothing sent twice",
     "I2": "no byte of one session reaches another",

@@ -2,13 +2,11 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 MUTANTS = (
     Mutant(
         keeps="I3",
         without="one process too many is started",
-        file="pool/starts.py",
+        file="pool/spawning.py",
         old="        if len(state.workers) >= settings.max:",
         new="        if len(state.workers) > settings.max:",
         tests=("tests/pool/test_machine.py::test_the_waiter_whose_worker_was_taken_by_a_better_one_gets_another",),
@@ -16,7 +14,7 @@ MUTANTS = (
     Mutant(
         keeps="I3",
         without="a profile has more workers than it may",
-        file="pool/starts.py",
+        file="pool/spawning.py",
         old="kind.live >= settings.max_per_profile:",
         new="kind.live > settings.max_per_profile:",
         tests=("tests/pool/test_machine_limits.py::test_max_per_profile_holds_back_one_profile_only",),
@@ -24,7 +22,7 @@ MUTANTS = (
     Mutant(
         keeps="I3",
         without="an agent has more workers than it may",
-        file="pool/starts.py",
+        file="pool/spawning.py",
         old=("kind.agent.live >= settings.max_per_agent:\n            return kind.agent.gate"),
         new=("kind.agent.live > settings.max_per_agent:\n            return kind.agent.gate"),
         tests=("tests/pool/test_machine_limits.py::test_max_per_agent_evicts_within_the_agent",),
@@ -42,7 +40,7 @@ MUTANTS = (
     Mutant(
         keeps="I9",
         without="starts cost no token",
-        file="pool/starts.py",
+        file="pool/spawning.py",
         old="        state.bucket.take(state.now)\n",
         new="",
         tests=("tests/pool/test_machine_limits.py::test_starts_are_limited_by_the_bucket_and_go_on_when_it_fills",),
@@ -50,7 +48,7 @@ MUTANTS = (
     Mutant(
         keeps="I9",
         without="a lost worker is not started again",
-        file="pool/fleet.py",
+        file="pool/workers.py",
         old=("        if owed:\n            self._starts.owe(kind)\n"),
         new="",
         tests=("tests/pool/test_machine_failures.py::test_a_sick_worker_is_stopped_and_started_again_even_above_min",),
@@ -86,7 +84,7 @@ MUTANTS = (
     Mutant(
         keeps="I9",
         without="a replacement is not started before its worker retires",
-        file="pool/fleet.py",
+        file="pool/workers.py",
         old="        if why in _REPLACED and not worker.replaced and",
         new="        if False and",
         tests=(
@@ -128,7 +126,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a reset that is not verified counts as one of another session",
-        file="pool/leases.py",
+        file="pool/binding.py",
         old=" or session.key != key:",
         new=":",
         tests=(
@@ -146,7 +144,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a transcript is opened while its old process may still write it",
-        file="pool/fleet.py",
+        file="pool/workers.py",
         old="            if session is not None and session.worker is worker:",
         new="            if False:",
         tests=(
@@ -156,7 +154,7 @@ MUTANTS = (
     Mutant(
         keeps="I2",
         without="a resumed conversation begins anew",
-        file="pool/leases.py",
+        file="pool/binding.py",
         old="state.actions.append(Reset(worker.id, session.key, session.transcript, is_fresh=is_fresh))",
         new="state.actions.append(Reset(worker.id, session.key, None))",
         tests=(
@@ -166,7 +164,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a stale hold releases another's",
-        file="pool/leases.py",
+        file="pool/binding.py",
         old="        if held.hold != hold:",
         new="        if False:",
         tests=(
@@ -176,7 +174,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a hold that was never given can be released",
-        file="pool/leases.py",
+        file="pool/binding.py",
         old="            if state.lost.get(hold.request) != hold.generation:",
         new="            if False:",
         tests=(
@@ -194,7 +192,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="the holds of a dead worker stay in force",
-        file="pool/fleet.py",
+        file="pool/workers.py",
         old=("        self._lose_holds(worker)\n        state.move"),
         new="        state.move",
         tests=("tests/pool/test_machine_failures.py::test_a_hold_whose_worker_died_may_be_released_once",),
@@ -202,7 +200,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a session whose transcript is broken is tried for ever",
-        file="pool/fleet.py",
+        file="pool/workers.py",
         old="        if session.resume_failures < _MAX_RESUME_FAILURES:",
         new="        if True:",
         tests=("tests/pool/test_machine_failures.py::test_two_failed_resumes_fail_the_session_and_not_the_profile",),
@@ -210,7 +208,7 @@ MUTANTS = (
     Mutant(
         keeps="I5",
         without="a waiter of another profile is starved",
-        file="pool/pump.py",
+        file="pool/scheduling.py",
         old="        if rival is not None and rival.key + state.settings.age_step < best.key:",
         new="        if False:",
         tests=("tests/pool/test_machine.py::test_a_busy_profile_does_not_starve_the_others_beyond_one_age_step",),
@@ -234,7 +232,7 @@ MUTANTS = (
     Mutant(
         keeps="I5",
         without="who does not wait goes before those who do",
-        file="pool/placing.py",
+        file="pool/admission.py",
         old="state.mode is not Mode.RUNNING or waiter.kind.queued or not (",
         new="state.mode is not Mode.RUNNING or not (",
         tests=("tests/pool/test_machine.py::test_an_acquire_that_may_not_wait_never_overtakes_those_who_do",),
@@ -252,7 +250,7 @@ MUTANTS = (
     Mutant(
         keeps="I5",
         without="a nested run waits for its own ancestor",
-        file="pool/pump.py",
+        file="pool/scheduling.py",
         old="        if waiting.nested:\n",
         new="        if False:\n",
         tests=(
@@ -282,7 +280,7 @@ MUTANTS = (
     Mutant(
         keeps="I6",
         without="nobody wakes the pool when a token comes",
-        file="pool/starts.py",
+        file="pool/spawning.py",
         old="            state.timers.at(due, _nothing, None)\n",
         new="            pass\n",
         tests=("tests/pool/test_machine_limits.py::test_starts_are_limited_by_the_bucket_and_go_on_when_it_fills",),
@@ -290,7 +288,7 @@ MUTANTS = (
     Mutant(
         keeps="I6",
         without="who was covered by a worker that failed is forgotten",
-        file="pool/starts.py",
+        file="pool/spawning.py",
         old="is WorkerState.STOPPING\n        self._state.waiting.wake(kind)",
         new="is WorkerState.STOPPING",
         tests=("tests/pool/test_machine.py::test_no_worker_in_the_middle_of_something_is_rebound_or_evicted",),
@@ -298,7 +296,7 @@ MUTANTS = (
     Mutant(
         keeps="I6",
         without="blocked requests of a session are forgotten",
-        file="pool/leases.py",
+        file="pool/binding.py",
         old="            self.settle(session)\n        self._fleet.refresh(worker)\n\n    # --- failures",
         new="            pass\n        self._fleet.refresh(worker)\n\n    # --- failures",
         tests=(
@@ -308,7 +306,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="the waiting list has no end",
-        file="pool/placing.py",
+        file="pool/admission.py",
         old="state.waiting.bounded >= state.settings.waiting_capacity",
         new="False",
         tests=(
@@ -318,7 +316,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="cancelled timers stay",
-        file="pool/timers.py",
+        file="wire/timers.py",
         old="        if self._cancelled > _COMPACT_FROM and self._cancelled * 2 > len(self._heap):",
         new="        if False:",
         tests=("tests/pool/test_timers.py::test_cancelled_timers_do_not_pile_up",),
@@ -344,7 +342,7 @@ MUTANTS = (
     Mutant(
         keeps="I7",
         without="idle workers stay for ever",
-        file="pool/fleet.py",
+        file="pool/workers.py",
         old="        self.reclaim()\n        if worker in state.index:\n",
         new="        if worker in state.index:\n",
         tests=(
@@ -354,7 +352,7 @@ MUTANTS = (
     Mutant(
         keeps="I10",
         without="a lost hold is not counted",
-        file="pool/fleet.py",
+        file="pool/workers.py",
         old="            state.counters.lost += 1\n",
         new="",
         tests=("tests/pool/test_machine_failures.py::test_a_hold_whose_worker_died_may_be_released_once",),
@@ -362,7 +360,7 @@ MUTANTS = (
     Mutant(
         keeps="I10",
         without="an illegal move is made",
-        file="pool/tables.py",
+        file="pool/states.py",
         old="    if new not in moves[old]:",
         new="    if False:",
         tests=("tests/pool/test_waiting.py::test_an_ended_waiter_cannot_move_any_more",),

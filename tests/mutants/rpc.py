@@ -2,13 +2,11 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 MUTANTS = (
     Mutant(
         keeps="I1",
         without="an answer is taken for another's",
-        file="rpc/pending.py",
+        file="rpc/requests.py",
         old=(
             "        exchange = self._exchanges.pop(message.id, None)\n"
             "        if exchange is None:\n"
@@ -35,7 +33,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="what may have been sent counts as not sent",
-        file="rpc/outbox.py",
+        file="rpc/pipes.py",
         old="        if taken and exchange is not None:",
         new="        if False and exchange is not None:",
         tests=(
@@ -121,7 +119,7 @@ MUTANTS = (
     Mutant(
         keeps="I11",
         without="a stranger with the pid of a dead process is killed",
-        file="rpc/hunt.py",
+        file="rpc/sweep.py",
         old="stat is not None and stat.start_time == self.start_time and",
         new="stat is not None and",
         tests=("tests/rpc/test_hunt.py::test_a_noted_process_is_known_by_its_start_time",),
@@ -129,7 +127,7 @@ MUTANTS = (
     Mutant(
         keeps="I11",
         without="a process without our marker is killed",
-        file="rpc/hunt.py",
+        file="rpc/sweep.py",
         old=" and marker_of(stat.pid) == entry.marker:",
         new=":",
         tests=("tests/rpc/test_orphans.py::test_a_stranger_with_a_dead_workers_pid_is_never_signalled",),
@@ -137,7 +135,7 @@ MUTANTS = (
     Mutant(
         keeps="I11",
         without="a process of an earlier boot is killed",
-        file="rpc/hunt.py",
+        file="rpc/sweep.py",
         old="        if entry.boot_id == this_boot and stat.start_time",
         new="        if stat.start_time",
         tests=("tests/rpc/test_orphans.py::test_a_stranger_with_a_dead_workers_pid_is_never_signalled",),
@@ -153,7 +151,7 @@ MUTANTS = (
     Mutant(
         keeps="I4",
         without="what forks while it dies is left",
-        file="rpc/hunt.py",
+        file="rpc/sweep.py",
         old="            prey = self._find()\n            if",
         new="            prey = []\n            if",
         tests=("tests/rpc/test_hunt.py::test_what_cannot_be_killed_is_reported_and_not_hunted_for_ever",),
@@ -169,7 +167,7 @@ MUTANTS = (
     Mutant(
         keeps="I4",
         without="descendants that hide their marker are left",
-        file="rpc/hunt.py",
+        file="rpc/sweep.py",
         old="        family = {Quarry.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}",
         new="        family = set()",
         tests=("tests/rpc/test_hunt.py::test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent",),
@@ -177,7 +175,7 @@ MUTANTS = (
     Mutant(
         keeps="I4",
         without="a hunter that was held up leaves without a strike",
-        file="rpc/hunt.py",
+        file="rpc/sweep.py",
         old="        while prey:\n",
         new="        while prey and time.monotonic() < deadline:\n",
         tests=("tests/rpc/test_hunt.py::test_a_hunter_that_was_held_up_strikes_all_the_same",),
@@ -185,7 +183,7 @@ MUTANTS = (
     Mutant(
         keeps="I4",
         without="whoever forks all the time gets away between a look and its signal",
-        file="rpc/exits.py",
+        file="rpc/children.py",
         old="            os.killpg(self._popen.pid, signal.SIGKILL)\n",
         new="",
         tests=(
@@ -195,7 +193,7 @@ MUTANTS = (
     Mutant(
         keeps="I11",
         without="the process group of a stranger with a reaped child's pid is killed",
-        file="rpc/exits.py",
+        file="rpc/children.py",
         old="            _look(self._popen)\n",
         new="",
         tests=("tests/rpc/test_exits.py::test_the_group_of_a_child_that_is_reaped_may_be_anothers",),

@@ -18,8 +18,6 @@ import msgspec
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["Fate", "RottenListError", "Verdict", "check", "run_all"]
-
 LEFT_OUT = shutil.ignore_patterns(
     ".*cache", ".cache", ".git", ".hypothesis", ".venv", "__pycache__", "artefacts", "build", "dist", "*.egg-info"
 )

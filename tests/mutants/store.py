@@ -2,8 +2,6 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 MUTANTS = (
     Mutant(
         keeps="durable",
@@ -40,7 +38,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="a flush returns before the write",
-        file="store/service.py",
+        file="store/store.py",
         old="self._writer.written >= position)",
         new="self._writer.written >= 0)",
         tests=("tests/store/test_degraded.py::test_a_full_disk_degrades_to_memory_and_recovers_by_itself",),
@@ -48,7 +46,7 @@ MUTANTS = (
     Mutant(
         keeps="durable",
         without="a number is given out twice after a crash",
-        file="store/service.py",
+        file="store/store.py",
         old="            self._put(lambda backlog: backlog.reserve(reserved))",
         new="            pass",
         tests=("tests/store/test_service.py::test_a_reservation_is_durable_ahead_of_the_seqs_given_out",),
@@ -82,7 +80,7 @@ MUTANTS = (
     Mutant(
         keeps="I6",
         without="a refused write is not tried again",
-        file="store/disk.py",
+        file="store/writer.py",
         old="        self._next_attempt = now + pause",
         new="        self._next_attempt = now + 1e9",
         tests=("tests/store/test_degraded.py::test_a_full_disk_degrades_to_memory_and_recovers_by_itself",),

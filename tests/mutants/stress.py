@@ -2,8 +2,6 @@
 
 from tests.mutants.mutant import Mutant
 
-__all__ = ["MUTANTS"]
-
 _BOOK = "tests/stress/test_book.py"
 _JUDGES = "tests/stress/test_judges.py"
 _OUTCOMES = "tests/stress/test_judges_of_outcomes.py"
@@ -37,7 +35,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a transcript is under suspicion for ever, whatever was read of it since",
-        file="stress/checker/book.py",
+        file="stress/checker/base.py",
         old="                talk.whole = max(talk.whole, talk.bound)",
         new="                pass",
         tests=(f"{_BOOK}::test_a_transcript_that_was_read_since_is_under_suspicion_no_more",),
@@ -45,7 +43,7 @@ MUTANTS = (
     Mutant(
         keeps="I1",
         without="a worker inherits the faults of its namesake in the life before",
-        file="stress/checker/book.py",
+        file="stress/checker/base.py",
         old=" or fault.t >= self._life_ended:",
         new=" or True:",
         tests=(f"{_BOOK}::test_a_worker_has_none_of_the_faults_of_its_namesake_in_the_life_before",),
@@ -157,7 +155,7 @@ MUTANTS = (
     Mutant(
         keeps="I12",
         without="a fault on one worker explains failures on another",
-        file="stress/checker/neighbours.py",
+        file="stress/checker/supervisor.py",
         old="            if not self._explains(fact.code, entry, book):",
         new="            if not book.faults and not self._explains(fact.code, entry, book):",
         tests=(f"{_OF_THE_POOL}::test_a_failure_on_a_worker_to_which_nothing_was_done_came_from_a_neighbour",),

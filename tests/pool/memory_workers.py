@@ -19,8 +19,6 @@ from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
 from tests.rpc.memory_transport import MemoryTransport
 
-__all__ = ["DEFAULT", "MemoryLauncher", "MemoryWorker", "make_pool", "plain_profile", "say"]
-
 
 def plain_profile(role: str = "default", **parts: Any) -> CapabilityProfile:
     return make_profile(

@@ -1,4 +1,4 @@
-from pool.index import AvailableIndex
+from pool.available import AvailableIndex
 from pool.records import Agent, Group, Kind, Session, Worker
 from profiles.profile import CapabilityProfile
 from tests.pool.world import make_profile

@@ -13,7 +13,7 @@ from pool.settings import PoolSettings
 from pool.shell import Pool
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.settings import RpcSettings
-from rpc.stderrlog import rotated
+from rpc.stderr_log import rotated
 
 pytestmark = pytest.mark.process
 

@@ -2,9 +2,8 @@
 
 from errors import PoolSaturated
 from pool import stimuli
-from pool.actions import Action, Grant, Reconcile, Reset, Spawn, Stop, StopReason
 from pool.snapshot import SessionFigures
-from pool.stimuli import Hold
+from pool.stimuli import Action, Grant, Hold, Reconcile, Reset, Spawn, Stop, StopReason
 from profiles.matching import MatchLevel
 from tests.pool.world import World, make_profile
 

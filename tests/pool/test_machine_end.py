@@ -4,7 +4,7 @@ import pytest
 
 from errors import AcquireTimeout, PoolClosed, UsageError
 from pool import stimuli
-from pool.actions import Stop, StopReason
+from pool.stimuli import Stop, StopReason
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")

@@ -4,8 +4,7 @@ import pytest
 
 from errors import ProfileBroken, ResumeFailed, UsageError, WorkerError
 from pool import stimuli
-from pool.actions import Spawn, Stop, StopReason
-from pool.stimuli import FailureKind
+from pool.stimuli import FailureKind, Spawn, Stop, StopReason
 from profiles.profile import CapabilityProfile
 from tests.pool.world import World, make_profile
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from pool import stimuli
-from pool.actions import Reset, Stop, StopReason
+from pool.stimuli import Reset, Stop, StopReason
 from profiles.profile import SoftArgs
 from tests.pool.world import World, make_profile
 

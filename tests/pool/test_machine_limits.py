@@ -7,9 +7,9 @@ import pytest
 
 from errors import NestedSaturated, UsageError
 from pool import stimuli
-from pool.actions import Action, Spawn, Stop, StopReason
 from pool.machine import PoolMachine
 from pool.settings import PoolSettings
+from pool.stimuli import Action, Spawn, Stop, StopReason
 from tests.pool.world import World, make_profile
 from wire.units import Seconds
 

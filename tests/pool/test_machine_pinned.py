@@ -4,9 +4,9 @@ import pytest
 
 from errors import AcquireTimeout, PoolSaturated, UsageError
 from pool import stimuli
-from pool.actions import Spawn, Stop, StopReason
 from pool.settings import PoolSettings
 from pool.state import check_settings
+from pool.stimuli import Spawn, Stop, StopReason
 from profiles import CapabilityProfile
 from tests.pool.world import World, make_profile
 

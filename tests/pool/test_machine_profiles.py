@@ -1,8 +1,7 @@
 """What becomes of workers whose profile the settings yield no more."""
 
 from pool import stimuli
-from pool.actions import Spawn, Stop, StopReason
-from pool.stimuli import ProfilesChanged
+from pool.stimuli import ProfilesChanged, Spawn, Stop, StopReason
 from tests.pool.world import World, make_profile
 
 OLD = make_profile("a", model="old")

@@ -5,7 +5,7 @@ import pytest
 
 from errors import UsageError
 from pool import stimuli
-from pool.actions import Reset, Spawn, Stop, StopReason
+from pool.stimuli import Reset, Spawn, Stop, StopReason
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")

@@ -4,8 +4,7 @@ import pytest
 
 from errors import AcquireTimeout, PoolSaturated, UsageError
 from pool import stimuli
-from pool.actions import Action, Reject, Reset
-from pool.stimuli import Hold
+from pool.stimuli import Action, Hold, Reject, Reset
 from tests.pool.world import World, make_profile
 
 A = make_profile("a")

@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from errors import UsageError
-from pool.memory import check_memory
-from pool.settings import PoolSettings
-from rpc.memory_limit import MemoryLimit
+from pool.settings import PoolSettings, check_memory
+from rpc.cgroup import MemoryLimit
 from wire.units import ByteCount
 
 GIB = 1024**3

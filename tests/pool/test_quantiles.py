@@ -1,4 +1,4 @@
-from pool.quantiles import LatencyFigures, RecentLatencies
+from pool.statistics import LatencyFigures, RecentLatencies
 
 
 def test_no_samples_are_all_zero() -> None:

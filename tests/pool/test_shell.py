@@ -7,15 +7,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import (
-    AcquireTimeout,
-    PoolSaturated,
-    ProfileBroken,
-    ResumeFailed,
-    UsageError,
-    WorkerExited,
-    WorkerStalled,
-)
+from errors import AcquireTimeout, PoolSaturated, ProfileBroken, ResumeFailed, UsageError, WorkerExited, WorkerStalled
 from pool import stimuli
 from pool.settings import PoolSettings
 from pool.shell import Pool

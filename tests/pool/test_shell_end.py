@@ -8,18 +8,12 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import (
-    PoolClosed,
-    PoolError,
-    UsageError,
-    WorkerError,
-    WorkerExited,
-)
+from errors import PoolClosed, PoolError, UsageError, WorkerError, WorkerExited
 from pool import stimuli
-from pool.actions import StopReason
 from pool.lease import PromptStream
 from pool.settings import PoolSettings
 from pool.shell import Pool
+from pool.stimuli import StopReason
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, make_pool, say
 from wire.units import Seconds
 

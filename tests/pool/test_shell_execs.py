@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from pool import stimuli
-from pool.execs import ExecEnded, ExecLost, ExecNews, ExecRunning
 from pool.shell import Pool
+from pool.tickets import ExecEnded, ExecLost, ExecNews, ExecRunning
 from tests.pool.memory_workers import DEFAULT, MemoryLauncher, MemoryWorker, make_pool, say
 from wire.messages import Background
 

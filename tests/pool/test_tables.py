@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from pool.budget import BREAKER_MOVES
-from pool.tables import (
+from pool.states import (
     MODE_MOVES,
     SESSION_MOVES,
     WAITER_MOVES,

@@ -1,7 +1,7 @@
 import math
 import random
 
-from pool.timers import Timers
+from wire.timers import Timers
 
 
 def test_timers_fire_in_order_of_time_and_then_of_arming() -> None:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pool.records import Agent, Group, Kind, Session
+from pool.states import IllegalMoveError, WaiterState
 from pool.stimuli import Acquire
-from pool.tables import IllegalMoveError, WaiterState
-from pool.waiting import Gate, Waiter, WaitingList
+from pool.waiting_list import Gate, Waiter, WaitingList
 from tests.pool.world import make_profile
 
 AGENT = Agent("main")

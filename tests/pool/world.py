@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from errors import PoolError, WorkerError, WorkerExited, WorkerRefused, WorkerStartFailed
-from pool import actions, stimuli
-from pool.actions import Action, StopReason
+from pool import stimuli
+from pool import stimuli as actions
 from pool.machine import PoolMachine
 from pool.settings import PoolSettings
-from pool.stimuli import FailureKind, Hold
+from pool.stimuli import Action, FailureKind, Hold, StopReason
 from profiles.matching import MatchLevel
 from profiles.profile import CapabilityProfile, Resources, SoftArgs
 

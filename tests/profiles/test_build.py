@@ -19,7 +19,7 @@ from profiles import (
     build_profile,
     workspace_of,
 )
-from profiles.paths import is_uri_like
+from profiles.profile import is_uri_like
 
 HERE = "/"
 

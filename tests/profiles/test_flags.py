@@ -4,8 +4,7 @@ import pytest
 
 from errors import UsageError
 from profiles import AgentSettings, make_profile
-from profiles.argv import worker_argv
-from profiles.flags import read_flags, with_arguments
+from profiles.command_line import read_flags, with_arguments, worker_argv
 
 PLAIN = AgentSettings()
 

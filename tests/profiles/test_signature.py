@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiles import Resources, SoftArgs, make_profile
-from profiles.signature import canonical, digest
+from profiles.profile import canonical, digest
 from tests.profiles.parts import parts, profile, resource_sets, soft_args
 
 values = st.recursive(st.none() | st.text(), lambda inner: st.lists(inner, max_size=3).map(tuple), max_leaves=8)

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.file_names import file_name
+from router.workspaces import file_name
 from tests.router.sources import tricky
 
 texts = st.one_of(tricky, st.text(max_size=12), st.text("aAé/.:%~+", max_size=200))

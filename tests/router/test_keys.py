@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errors import UsageError
-from router.key_parts import encode_part
 from router.keys import (
     MAX_KEY_LENGTH,
     ChannelKey,
@@ -24,6 +23,7 @@ from router.keys import (
     NamedKey,
     SessionKey,
     check_session_key,
+    encode_part,
     format_session_key,
     main_session_key,
     parse_session_key,

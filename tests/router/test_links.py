@@ -2,7 +2,7 @@
 
 import pytest
 
-from router.links import Identity, find_identity
+from router.sessions import Identity, find_identity
 
 LINKS = {"alice": ["telegram:1", "discord:a:b", "7"], "bob": ["telegram:7", "alice2"]}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from router.priorities import find_priority
+from router.route import find_priority
 from router.settings import RouterSettings
 from router.source import MessageSource
 

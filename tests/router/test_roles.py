@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from router.roles import find_role
+from router.agents import find_role
 from router.settings import RoleTables
 from router.source import MessageSource, Peer
 from tests.router.sources import source

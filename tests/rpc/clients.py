@@ -12,7 +12,7 @@ from errors import PoolError, UsageError
 from rpc.client import RpcClient
 from rpc.dialect import NOTHING, Dialect, Step
 from rpc.native import NativeDialect
-from rpc.raw import RawObject
+from rpc.passthrough import RawObject
 from rpc.settings import RpcSettings
 from tests.rpc.memory_transport import MemoryTransport
 from wire.messages import Message

@@ -13,9 +13,9 @@ import trio
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.process import WorkerProcess
-from rpc.procfs import read_stat
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment
+from wire.procfs import read_stat
 
 LIMIT = 20  # seconds that no wait of these tests comes near
 

@@ -9,13 +9,13 @@ from signal import SIGKILL
 import pytest
 import trio
 
-from rpc import procfs
 from rpc.children import ChildRegistry
 from rpc.orphans import sweep, sweep_instance
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.transport import ExitStatus
 from tests.rpc.procs import DOUBLE_FORK, LIMIT, is_alive, read_line, running, spec_of, wait_dead
+from wire import procfs
 
 pytestmark = pytest.mark.process
 
@@ -72,7 +72,7 @@ async def test_whoever_forks_all_the_time_ends_with_the_worker_however_late_the_
         time.sleep(0.004)
         return found
 
-    monkeypatch.setattr("rpc.hunt.all_pids", late)
+    monkeypatch.setattr("rpc.sweep.all_pids", late)
     lock = tmp_path / "lock"
     lock.touch()
     async with running(spec_of(FORKS_ALL_THE_TIME.format(lock=str(lock)))) as process:

@@ -6,14 +6,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import (
-    ProtocolViolation,
-    RequestTimeout,
-    UsageError,
-    WorkerRefused,
-    WorkerStartFailed,
-)
-from rpc.exchange import Exchange
+from errors import ProtocolViolation, RequestTimeout, UsageError, WorkerRefused, WorkerStartFailed
+from rpc.requests import Exchange
 from rpc.settings import RpcSettings
 from tests.rpc.clients import READY, Asked, Deferring, outcome_of, running
 from tests.rpc.memory_transport import MemoryTransport

@@ -3,12 +3,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import (
-    ProtocolViolation,
-    RequestTimeout,
-    WorkerError,
-    WorkerExited,
-)
+from errors import ProtocolViolation, RequestTimeout, WorkerError, WorkerExited
 from rpc.native import NativeDialect
 from rpc.settings import RpcSettings
 from tests.rpc.clients import Asked, outcome_of, running

@@ -4,9 +4,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from errors import (
-    UsageError,
-)
+from errors import UsageError
 from rpc.settings import RpcSettings
 from tests.rpc.clients import Asked, make_client, running
 from tests.rpc.memory_transport import MemoryTransport

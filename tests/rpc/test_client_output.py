@@ -10,13 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from errors import (
-    PoolError,
-    ProtocolViolation,
-    RequestTimeout,
-    UsageError,
-    WorkerExited,
-)
+from errors import PoolError, ProtocolViolation, RequestTimeout, UsageError, WorkerExited
 from rpc.dialect import Step
 from rpc.native import NativeDialect
 from rpc.settings import RpcSettings

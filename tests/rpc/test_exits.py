@@ -7,7 +7,7 @@ from signal import SIGKILL
 
 import pytest
 
-from rpc.exits import ExitWatch
+from rpc.children import ExitWatch
 
 pytestmark = pytest.mark.process
 

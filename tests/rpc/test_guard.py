@@ -20,9 +20,9 @@ from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
 from rpc.guard import Guard, keep_guard
 from rpc.limit_mark import limit_mark_of, mark_by_limit, unmark
-from rpc.procfs import MARKER_VARIABLE, read_stat
 from rpc.transport import ExitStatus
 from tests.rpc.procs import LIMIT, is_alive, open_fds, running, spec_of, wait_dead
+from wire.procfs import MARKER_VARIABLE, read_stat
 
 pytestmark = pytest.mark.process
 

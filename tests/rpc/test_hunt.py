@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rpc.hunt import Hunt, Quarry, SweepReport, kill_marked, send_signal
-from rpc.procfs import MARKER_VARIABLE, identify
+from rpc.sweep import Hunt, Quarry, SweepReport, kill_marked, send_signal
+from wire.procfs import MARKER_VARIABLE, identify
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +36,7 @@ def test_without_pidfds_the_marked_are_killed_after_a_check(
 def test_what_cannot_be_killed_is_reported_and_not_hunted_for_ever(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rpc.hunt.send_signal", lambda *_: False)
+    monkeypatch.setattr("rpc.sweep.send_signal", lambda *_: False)
     report = kill_marked(f"hunt-{os.getpid()}:w1", 0.1)
     assert report == SweepReport(left=(child.pid,))
 
@@ -77,7 +77,7 @@ def test_a_child_that_threw_its_marker_away_ends_with_its_marked_parent() -> Non
 def test_a_sweep_spares_the_one_who_sweeps() -> None:
     script = (
         "import sys; sys.path.append(sys.argv[1])\n"
-        "from rpc.hunt import kill_marked\n"
+        "from rpc.sweep import kill_marked\n"
         "print(kill_marked('outer:w1', 1).killed)"
     )
     root = os.fspath(__file__).rsplit("/tests/", 1)[0]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from rpc.hunt import kill_marked
 from rpc.limit_mark import (
     can_mark_by_limit,
     instance_of,
@@ -20,6 +19,7 @@ from rpc.limit_mark import (
     unmark,
 )
 from rpc.spawn import WorkerSpec, start_process
+from rpc.sweep import kill_marked
 
 UNLIMITED = resource.RLIM_INFINITY
 

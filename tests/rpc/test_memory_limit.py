@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rpc.cgroup import Place
-from rpc.memory_limit import MemoryLimit, memory_limit
+from rpc.cgroup import MemoryLimit, Place, memory_limit
 from tests.rpc.procs import running, spec_of
 
 MIB = 1024**2

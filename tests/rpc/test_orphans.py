@@ -17,10 +17,9 @@ import trio.testing
 from errors import UsageError
 from rpc.cgroup import Cgroup
 from rpc.children import ChildRegistry
-from rpc.hunt import SweepReport
 from rpc.orphans import Reaper, become_subreaper, sweep, sweep_adopted, sweep_instance, sweep_previous
-from rpc.procfs import ProcessIdentity, boot_id, children_of, identify, read_stat
-from rpc.statefile import SupervisorState
+from rpc.state_file import SupervisorState
+from rpc.sweep import SweepReport
 from rpc.transport import ExitStatus
 from tests.rpc.procs import (
     DOUBLE_FORK,
@@ -33,6 +32,7 @@ from tests.rpc.procs import (
     running,
     spec_of,
 )
+from wire.procfs import ProcessIdentity, boot_id, children_of, identify, read_stat
 
 pytestmark = pytest.mark.process
 

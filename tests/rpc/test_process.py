@@ -8,14 +8,13 @@ import pytest
 import trio
 
 from errors import WorkerExited
-from rpc.children import ChildRegistry
-from rpc.exits import ExitWatch
+from rpc.children import ChildRegistry, ExitWatch
 from rpc.process import WorkerProcess
-from rpc.procfs import read_stat
 from rpc.settings import RpcSettings
 from rpc.spawn import start_process
 from rpc.transport import ExitStatus, Transport
 from tests.rpc.procs import LIMIT, open_fds, read_all, read_line, running, spec_of
+from wire.procfs import read_stat
 from wire.units import ByteCount
 
 pytestmark = pytest.mark.process

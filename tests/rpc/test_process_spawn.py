@@ -11,10 +11,10 @@ import pytest
 from errors import WorkerStartFailed
 from rpc.children import ChildRegistry
 from rpc.process import WorkerProcess
-from rpc.procfs import MARKER_VARIABLE, children_of
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, start_process, worker_environment
 from tests.rpc.procs import open_fds, spec_of
+from wire.procfs import MARKER_VARIABLE, children_of
 
 pytestmark = pytest.mark.process
 

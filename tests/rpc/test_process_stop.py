@@ -13,10 +13,10 @@ import trio.testing
 from errors import RequestTimeout
 from rpc.cgroup import Cgroup
 from rpc.process import Rung
-from rpc.procfs import marker_of, read_stat
 from rpc.settings import RpcSettings
 from rpc.transport import ExitStatus
 from tests.rpc.procs import DOUBLE_FORK, HIDDEN_FROM_ENVIRONMENT, is_alive, read_line, running, spec_of
+from wire.procfs import marker_of, read_stat
 from wire.units import Seconds
 
 pytestmark = pytest.mark.process

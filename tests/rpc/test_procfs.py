@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpc.procfs import MARKER_VARIABLE, all_pids, boot_id, identify, marker_of, parse_marker, parse_stat, read_stat
+from wire.procfs import MARKER_VARIABLE, all_pids, boot_id, identify, marker_of, parse_marker, parse_stat, read_stat
 
 FIELDS = "S 17 200 300 0 -1 {flags} 1 0 0 0 0 0 0 0 20 0 1 0 424242" + 28 * " 7" + " {env_end} 0"
 
@@ -72,14 +72,18 @@ def test_a_zombie_still_has_a_start_time_but_no_marker() -> None:
 
 
 def test_what_the_guard_imports_needs_nothing_that_is_not_in_the_standard_library() -> None:
-    room = Path(__file__).parents[2] / "rpc"
+    root = Path(__file__).parents[2]
     script = (
-        "import sys, types; p = types.ModuleType('rpc'); p.__path__ = [sys.argv[1]]; sys.modules['rpc'] = p\n"
+        "import sys, types\n"
+        "for room in ('rpc', 'wire'):\n"
+        "    package = sys.modules[room] = types.ModuleType(room)\n"
+        "    package.__path__ = [f'{sys.argv[1]}/{room}']\n"
         "import rpc.guard_main\n"
-        "print([n for n in sys.modules if not n.startswith('rpc') and n.split('.')[0] not in sys.stdlib_module_names])"
+        "tops = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(sorted(tops - {'rpc', 'wire'} - sys.stdlib_module_names))"
     )
     found = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script, str(room)], check=True, capture_output=True, text=True
+        [sys.executable, "-I", "-S", "-c", script, str(root)], check=True, capture_output=True, text=True
     )
     assert found.stdout.strip() == "['__main__']" or found.stdout.strip() == "[]"
 
@@ -98,8 +102,8 @@ def test_the_marker_can_be_read_from_the_moment_of_the_spawn() -> None:
 def test_a_process_that_waits_for_a_cpu_inside_exec_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = iter([b""] * 100 + [f"{MARKER_VARIABLE}=abc:w1".encode()])
     inside = parse_stat(b"42 (x) " + FIELDS.format(flags=4194560, env_end=0).encode())
-    monkeypatch.setattr("rpc.procfs._read_file", lambda _: next(texts))
-    monkeypatch.setattr("rpc.procfs.read_stat", lambda _: inside)
+    monkeypatch.setattr("wire.procfs._read_file", lambda _: next(texts))
+    monkeypatch.setattr("wire.procfs.read_stat", lambda _: inside)
     assert marker_of(1) == "abc:w1"
 
 

@@ -8,8 +8,8 @@ import pytest
 from errors import UsageError
 from rpc.dialect import Dialect
 from rpc.native import NativeDialect
+from rpc.passthrough import RawLine, read_object
 from rpc.pi.dialect import PiDialect
-from rpc.raw import RawLine, read_object
 from rpc.settings import RpcSettings
 
 

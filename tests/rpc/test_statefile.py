@@ -8,8 +8,8 @@ import trio
 import trio.testing
 
 from rpc.children import ChildRegistry
-from rpc.procfs import ProcessIdentity, identify
-from rpc.statefile import StateFile, StateFileCorrupt, SupervisorState, read_state
+from rpc.state_file import StateFile, StateFileCorrupt, SupervisorState, read_state
+from wire.procfs import ProcessIdentity, identify
 
 W1 = ProcessIdentity(101, 1, "boot", "abc:w1")
 W2 = ProcessIdentity(102, 2, "boot", "abc:w2")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rpc.stderrlog import LineLog, Tail
-from wire.veil import Veil
+from rpc.stderr_log import LineLog, Tail
+from wire.redaction import Veil
 
 
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([b"\n", b"\r", b"two\nlines\n"])), st.integers(1, 50))

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import pytest
 
-__all__ = ["NOBODY", "as_nobody", "needs_root", "powerless", "run_python"]
-
 NOBODY = 65534
 
 needs_root = pytest.mark.skipif(

@@ -11,10 +11,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from doors.http.access import Access
 from doors.http.routes import openings
-from doors.http.scopes import METHODS, Scope, scope_of
 from doors.http.services import Services
 from doors.http.settings import HttpSettings
-from doors.http.tokens import Grant
+from doors.http.tokens import METHODS, Grant, Scope, scope_of
 from tests.acceptance.supervisor import running_supervisor
 from tests.doors.methods import FakeMethods
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from doors.control_wire import connect
+from doors.control.client_socket import connect
 from doors.http.settings import HttpSettings
 from doors.http.tokens import TOKEN_FILE, load_grants, read_token
-from doors.paths import make_private_dir
+from doors.locations import make_private_dir
 from errors import UsageError
 from tests.acceptance.supervisor import running_supervisor
 from tests.security.people import NOBODY, as_nobody, needs_root, run_python
@@ -97,7 +97,7 @@ def test_s3_a_command_asks_nothing_of_a_listener_that_is_another_users(
         connect(path).close()  # root may ask anybody: it is root who listens here
         monkeypatch.setattr(os, "geteuid", lambda: NOBODY + 1)
         connect(path).close()  # and root is trusted by everybody
-        monkeypatch.setattr("doors.control_wire.peer_of", lambda _connection: (1, NOBODY))
+        monkeypatch.setattr("doors.control.client_socket.peer_of", lambda _connection: (1, NOBODY))
         with pytest.raises(UsageError, match="belongs to another user"):
             connect(path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from doors.http.scopes import METHODS, Scope
+from doors.http.tokens import METHODS, Scope
 from rpc.settings import RpcSettings
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 

@@ -13,26 +13,25 @@ import trio.testing
 from trio.testing import MockClock
 
 from errors import PoolError, ProtocolViolation, ResumeFailed, UsageError, WorkerRefused, WorkerStartFailed
-from gateway.events.translate import Single
-from gateway.events.vocabulary import READERS
-from gateway.permissions import Permissions
-from pool.actions import Reset
+from gateway.events.worker_events import READERS, Single
+from gateway.turns.approvals import Permissions
 from pool.launcher import LocalWorker
+from pool.stimuli import Reset
 from pool.worker import PoolWorker, put_conversation
 from profiles import AgentSettings, ProfilesSettings, build_profile
 from rpc.client import RpcClient
 from rpc.dialect import Dialect, Step
 from rpc.dialects import make_dialect
-from rpc.endings import MAX_REASON
 from rpc.native import NativeDialect
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
-from rpc.stderrlog import LineLog
+from rpc.stderr_log import LineLog
+from rpc.transport import MAX_REASON
 from tests.doors.envelopes import event
 from tests.pool.memory_workers import MemoryLauncher, MemoryWorker, make_pool, say
 from tests.rpc.memory_transport import MemoryTransport
 from tests.rpc.procs import running, spec_of
-from wire.veil import Veil
+from wire.redaction import Veil
 
 KEY = "canary-key-0001"
 

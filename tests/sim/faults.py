@@ -16,7 +16,6 @@ from pool.stimuli import FailureKind
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation
 
-__all__ = ["ALL_FAULTS", "Fault", "named_faults"]
 
 RESET_TIMEOUT = 10.0
 PING_LIMIT = 30.0

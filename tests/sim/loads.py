@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["LOADS", "Ask", "Leave", "Load", "Scale", "zipf"]
-
 PRIORITIES = (3, 5, 10)
 PROFILES = 8
 RUN_TIMEOUT = 600.0

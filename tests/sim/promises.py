@@ -8,14 +8,13 @@ import heapq
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pool import actions, audit
-from pool.actions import Action
-from pool.tables import Mode, WaiterState, WorkerState
+from pool import invariants, stimuli
+from pool.states import Mode, WaiterState, WorkerState
+from pool.stimuli import Action
 
 if TYPE_CHECKING:
     from tests.sim.simulation import Simulation
 
-__all__ = ["FULL_SCAN_EVERY", "Promises"]
 
 FULL_SCAN_EVERY = 1000
 _ROUNDING = 1e-6
@@ -49,9 +48,9 @@ class Promises:
         self._check_time()
         self._check_lines()
         for action in happened:
-            if isinstance(action, actions.Reset):
+            if isinstance(action, stimuli.Reset):
                 self._check_order(action.worker)
-            elif isinstance(action, actions.Spawn):
+            elif isinstance(action, stimuli.Spawn):
                 self._check_rate()
         if self.steps % FULL_SCAN_EVERY == 0:
             self.scan()
@@ -82,7 +81,7 @@ class Promises:
         state = self.sim.machine._state
         if not state.waiting.queued or state.mode is not Mode.RUNNING:
             return
-        audit._check_nobody_waits_beside_a_match(state)
+        invariants._check_nobody_waits_beside_a_match(state)
         free = [w for w in state.workers.values() if w.session is None and w.state is WorkerState.IDLE]
         quota_open = state.quota_open
         for kind in state.kinds.values():

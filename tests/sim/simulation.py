@@ -8,17 +8,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from errors import AcquireTimeout, ResumeFailed, UsageError
-from pool import actions, stimuli
-from pool.actions import Action
+from pool import stimuli
+from pool import stimuli as actions
 from pool.machine import PoolMachine
-from pool.stimuli import FailureKind
+from pool.stimuli import Action, FailureKind
 from profiles.profile import CapabilityProfile
 from tests.pool.world import World, make_profile
 from tests.sim.faults import Fault
 from tests.sim.loads import PRIORITIES, Ask, Event, Leave, Load, Scale, zipf
 from tests.sim.promises import Promises
-
-__all__ = ["Simulation", "eight_profiles"]
 
 REST = 3600.0
 """Seconds after the last outcome after which only what is kept on purpose may be left."""

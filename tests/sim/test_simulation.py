@@ -8,11 +8,11 @@ import pytest
 
 from errors import AcquireTimeout
 from pool import stimuli
-from pool.fleet import Fleet
-from pool.index import AvailableIndex
-from pool.leases import Leases
+from pool.available import AvailableIndex
+from pool.binding import Leases
 from pool.settings import PoolSettings
 from pool.state import State
+from pool.workers import Fleet
 from tests.pool.world import World, make_profile
 from tests.sim import promises
 from tests.sim.__main__ import main

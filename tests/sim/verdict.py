@@ -4,8 +4,6 @@ import msgspec
 
 from tests.sim.simulation import Simulation
 
-__all__ = ["Verdict", "judge"]
-
 _IN_VAIN = ("expired", "refused: saturated", "refused: profile_broken")
 
 

@@ -6,8 +6,6 @@ from typing import Any, cast
 
 from store.database import connect_to
 
-__all__ = ["Disk", "table"]
-
 
 class Disk:
     """Healthy until told otherwise. ``statements`` are those of all connections, as far as they went through here."""

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from store import EventRow, RunRow, RunState, SessionRow
 from store.records import DocumentRow
 
-__all__ = ["any_event", "document", "event", "events", "run", "session"]
-
 texts = st.text(max_size=20)
 times = st.floats(min_value=1, max_value=4e9)
 

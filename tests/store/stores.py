@@ -12,8 +12,6 @@ from store import Store, StoreSettings, open_store
 from tests.store.disks import Disk, table
 from wire.units import Seconds
 
-__all__ = ["FULL", "SETTINGS", "Troubles", "a_store", "hung", "stored", "tried_anew"]
-
 FULL = sqlite3.OperationalError("database or disk is full")
 SETTINGS = StoreSettings(retry=Seconds(0.01))
 

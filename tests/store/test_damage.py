@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from store.database import connect_to
-from store.schema import STEPS
+from store.opening import STEPS
 from tests.store.opening import AFTER_A_CRASH, NOW, damaged, fill, opened
 
 # --- damage ---------------------------------------------------------------------------------------------------------

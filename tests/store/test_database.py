@@ -7,10 +7,9 @@ import pytest
 
 from store.backlog import Backlog, Batch
 from store.database import Database
-from store.failures import is_damage
 from store.opening import open_database
 from store.reader import read_events
-from store.records import EventRow
+from store.records import EventRow, is_damage
 from tests.store.disks import Disk, table
 from tests.store.rows import event, events, run, session
 

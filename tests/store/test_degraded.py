@@ -140,7 +140,7 @@ async def test_telling_may_fail(path: Path, disk: Disk, caplog: pytest.LogCaptur
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the file so often that a test need not wait."""
-    monkeypatch.setattr("store.upkeep._PLACE_CHECK", 0.02)
+    monkeypatch.setattr("store.maintenance._PLACE_CHECK", 0.02)
 
 
 def remove_all(path: Path) -> None:

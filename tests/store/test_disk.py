@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.disk import Disk
+from store.writer import Disk
 
 
 def test_a_disk_is_degraded_from_the_first_failure_until_all_that_waited_is_written() -> None:

@@ -8,10 +8,9 @@ import pytest
 
 from heartbeat.ports import Documents
 from store.database import connect_to
-from store.documents import StoredDocuments
-from store.failures import StoreUnusable
-from store.opening import open_database
-from store.schema import STEPS, migrate
+from store.opening import STEPS, migrate, open_database
+from store.records import StoreUnusable
+from store.store import StoredDocuments
 from tests.store.disks import Disk, table
 from tests.store.rows import session
 from tests.store.stores import FULL, Troubles, a_store

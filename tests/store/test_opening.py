@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from store.failures import StoreUnusable
-from store.opening import open_database
-from store.records import RunState
-from store.schema import STEPS
+from store.opening import STEPS, open_database
+from store.records import RunState, StoreUnusable
 from tests.store.disks import Disk, table
 from tests.store.opening import AFTER_A_CRASH, NOW, crash, fill, opened
 from tests.store.rows import run, session

@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.retention import CautiousClock, expired_up_to
+from store.settings import CautiousClock, expired_up_to
 
 HOUR = 3600.0
 YEAR = 365 * 24 * HOUR

@@ -7,7 +7,7 @@ import trio
 
 from errors import PoolClosed
 from store import StoreSettings, open_store
-from store.failures import StoreUnusable
+from store.records import StoreUnusable
 from tests.store.disks import Disk, table
 from tests.store.rows import event, events, run, session
 from tests.store.stores import FULL, Troubles, a_store, hung, stored

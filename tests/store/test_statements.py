@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from store.schema import migrate
-from store.statements import DELETE_DOCUMENTS, DELETE_RUNS, DELETE_SESSIONS, PUT_EVENTS, Bulk, Parameters
+from store.database import DELETE_DOCUMENTS, DELETE_RUNS, DELETE_SESSIONS, PUT_EVENTS, Bulk, Parameters
+from store.opening import migrate
 
 LARGE = 1024 * 1024
 

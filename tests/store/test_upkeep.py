@@ -5,11 +5,10 @@ import pytest
 
 from store.backlog import Batch
 from store.database import Database
-from store.failures import FileLost
+from store.maintenance import Upkeep
 from store.opening import open_database
-from store.records import EventRow
+from store.records import EventRow, FileLost
 from store.settings import StoreSettings
-from store.upkeep import Upkeep
 from tests.store.rows import event, events
 from wire.units import Seconds
 

@@ -24,8 +24,6 @@ from stress.facts import (
 )
 from stress.outcome import Violation
 
-__all__ = ["RULES", "Story", "broken_by"]
-
 RULES = Rules(max_workers=2, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0)
 _WALL = 1_700_000_000.0
 

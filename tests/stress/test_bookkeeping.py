@@ -10,24 +10,20 @@ from typing import Any
 import msgspec
 
 from stress.attached import Limits
-from stress.checker.book import Book
-from stress.choices import rules_of
+from stress.checker.base import Book
 from stress.facts import Answered, Disordered, Fact, Injected, LifeBegan, Moved, Processes, Started, Transcribed
-from stress.ledger import Ledger
 from stress.loads import Arrival
-from stress.meter import Meter
-from stress.nonces import Nonces
+from stress.metrics import Meter
 from stress.plan import Wish, make_plan
-from stress.pool_settings import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, settings_text
-from stress.processes import open_files
 from stress.recorder import Recorder
-from stress.running import _Run
+from stress.requests import Ledger, Nonces
+from stress.run import _Run
+from stress.sampler import open_files, read_status
+from stress.schedule import AGE_STEP, BACKOFF_MAX, SPAWN_BURST, SPAWN_RATE, rules_of, settings_text
 from stress.target import OwnTarget
 from stress.transcripts import read_transcripts
-from stress.witness import read_status
 from tests.stress.story import Story
-from wire.envelope import Channel, EventEnvelope
-from wire.messages import ErrorBody
+from wire.messages import Channel, ErrorBody, EventEnvelope
 
 NONCES = Nonces(7)
 

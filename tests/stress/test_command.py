@@ -19,18 +19,18 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from cli.stress import stress as stress_command
-from doors.supervisor_process import SupervisorProcess
-from doors.texts import exit_code
+from commands.demo import SupervisorProcess
+from commands.stress import stress as stress_command
 from errors import NoSupervisor, PoolError, RequestTimeout, UsageError, ungrouped
 from stress.command import stress
 from stress.facts import Answered, Fact
 from stress.outcome import INVARIANTS, Result
 from stress.plan import FAULTS, LOADS, Wish
-from stress.processes import children_of
 from stress.recorder import Recorder
-from stress.running import drive_attached
+from stress.run import drive_attached
+from stress.sampler import children_of
 from tests.stress.report.made_up import a_result
+from wire.terminal import exit_code
 
 WISH = Wish(sessions=12, requests=40, rate=2.0)
 

@@ -15,12 +15,10 @@ import trio.testing
 
 from errors import PoolError
 from stress.connection import Connection, Push
-from stress.driver import Driver
+from stress.driver import Driver, FrontEnds
 from stress.facts import Answered, Disordered, Fact
-from stress.front_ends import FrontEnds
-from stress.ledger import Ledger
-from stress.nonces import Nonces
 from stress.plan import Wish, make_plan
+from stress.requests import Ledger, Nonces
 
 HEAD = {"subscription": "s", "head": 7, "complete": True}
 Answer = Callable[[int, dict[str, Any]], list[dict[str, Any]]]

@@ -7,12 +7,11 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from stress.choices import all_arrivals
 from stress.driver import Driver
 from stress.facts import Asked, Disordered, Fact, Silence
-from stress.ledger import Ledger
-from stress.nonces import Nonces
 from stress.plan import Wish, make_plan
+from stress.requests import Ledger, Nonces
+from stress.schedule import all_arrivals
 from wire.messages import ErrorBody
 
 

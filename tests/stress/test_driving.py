@@ -15,15 +15,15 @@ import pytest
 import trio
 import trio.testing
 
-from doors.supervisor_process import SupervisorProcess
+from commands.demo import SupervisorProcess
 from errors import PoolError, UsageError
 from stress.facts import Answered, Asked, Disordered, Fact, LifeBegan, LifeEnded, Outlived, WorkerProcess
-from stress.faults.helpers import helper_process
+from stress.faults.base import helper_process
 from stress.outcome import Result
 from stress.plan import Wish, make_plan
-from stress.pool_settings import settings_text
-from stress.processes import Household, find_supervisor, read_stat, signal_process
-from stress.running import drive_attached, drive_own
+from stress.run import drive_attached, drive_own
+from stress.sampler import Household, find_supervisor, read_stat, signal_process
+from stress.schedule import settings_text
 from stress.target import OwnTarget
 
 pytestmark = pytest.mark.process
@@ -97,8 +97,8 @@ async def test_that_such_a_run_comes_to_no_end_is_found_out_after_the_end_of_the
         await trio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr("stress.faults.lost_front_ends._ask_for_outcome", ask_for_ever)
-    monkeypatch.setattr("stress.faults.lost_front_ends._OUTCOME_SECONDS", 8.0)
+    monkeypatch.setattr("stress.faults.front_ends._ask_for_outcome", ask_for_ever)
+    monkeypatch.setattr("stress.faults.front_ends._OUTCOME_SECONDS", 8.0)
     result = await drive_own(LOST)
     (violation,) = result.violations
     assert violation.what.endswith("died, and the run has no outcome 8 s later")

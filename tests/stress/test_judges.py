@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stress.checker.book import KEPT
+from stress.checker.base import KEPT
 from stress.facts import (
     Accepted,
     Disordered,

@@ -5,16 +5,7 @@ from typing import Any
 import pytest
 
 from stress.checker import Checker
-from stress.facts import (
-    Injected,
-    Left,
-    LifeBegan,
-    LifeEnded,
-    Moved,
-    Stranger,
-    Told,
-    WorkerProcess,
-)
+from stress.facts import Injected, Left, LifeBegan, LifeEnded, Moved, Stranger, Told, WorkerProcess
 from tests.stress.story import RULES, Story, broken_by
 
 DIES = frozenset({"worker_exited"})

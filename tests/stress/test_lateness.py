@@ -10,8 +10,7 @@ from trio.testing import MockClock
 
 from stress.connection import Connection
 from stress.facts import Accepted, Delayed, Fact, Moved
-from stress.processes import Household
-from stress.witness import Witness
+from stress.sampler import Household, Witness
 from tests.stress.story import Story, broken_by
 
 TIMED_OUT = frozenset({"acquire_timeout"})
@@ -117,7 +116,7 @@ def test_who_was_served_before_the_other_came_has_overtaken_nobody(later: float,
 async def test_what_was_late_in_the_last_moment_is_told_of_when_nobody_looks_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr("stress.processes._PROC", tmp_path)
+    monkeypatch.setattr("stress.sampler._PROC", tmp_path)
     schedstat = tmp_path / "7/task/7/schedstat"
     schedstat.parent.mkdir(parents=True)
     schedstat.write_text("0 250000000 1")

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.stress import stress
+from commands.stress import stress
 from errors import UsageError
 from stress.attached import Limits
-from stress.choices import all_arrivals, all_strokes, rules_of
 from stress.faults import faults_of
-from stress.faults.port import Preparation
+from stress.faults.base import Preparation
 from stress.loads import Arrival, mixed_with_wicked, zipf_weights
 from stress.plan import _BOUNDS, FAULTS, LOADS, LoadName, Plan, Wish, make_plan, read_scale
+from stress.schedule import all_arrivals, all_strokes, rules_of
 
 LIMITS = Limits(max=4, spawn_burst=8, spawn_rate=4.0, backoff_max=2.0, age_step=3.0)
 

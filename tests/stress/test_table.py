@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from stress.meter import Meter
+from stress.metrics import Meter
 from stress.outcome import Result
 from stress.table import show_result
 from tests.stress.report.made_up import a_result

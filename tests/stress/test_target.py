@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from stress.facts import Fact, Left
-from stress.processes import Household
+from stress.sampler import Household
 from stress.target import OwnTarget, _Life
 
 WORKER = 7

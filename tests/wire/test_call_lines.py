@@ -1,9 +1,8 @@
 """The lines of tool calls that run alone and at the same time."""
 
 from tests.wire.terminals import Terminal, screen_of
-from wire.call_lines import CallLines
 from wire.messages import CallDetails, ToolCallView
-from wire.stage import Stage
+from wire.run_view import CallLines, Stage
 
 OK = CallDetails("completed", exit_code=0)
 

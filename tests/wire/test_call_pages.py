@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.call_pages import hidden_words, marked, page_lines
-from wire.call_parts import CallPage, CallPart
+from wire.call_parts import CallPage, CallPart, hidden_words, marked, page_lines
 from wire.terminal import cells
 
 

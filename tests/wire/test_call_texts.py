@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.call_texts import call_words, end_words, error_words
 from wire.messages import CallDetails, ToolCallView
+from wire.run_view import call_words, end_words, error_words
 
 
 @pytest.mark.parametrize(

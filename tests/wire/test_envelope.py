@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from wire.envelope import Channel, EventEnvelope
+from wire.messages import Channel, EventEnvelope
 
 
 def test_an_envelope_survives_the_wire_with_its_data_untouched() -> None:

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire import messages
 from wire.messages import (
     EMPTY,
     ErrorBody,
@@ -78,7 +77,3 @@ def test_a_result_of_a_newer_worker_is_still_read() -> None:
 def test_mutable_defaults_are_not_shared() -> None:
     Ready().methods.append("ping")
     assert Ready().methods == []
-
-
-def test_every_public_name_is_there() -> None:
-    assert [name for name in messages.__all__ if not hasattr(messages, name)] == []

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.people import NOBODY, needs_root
-from wire.ownership import writable_by_others
+from wire.files import writable_by_others
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wire.secret_names import names_a_secret_variable, secret_values
+from wire.redaction import names_a_secret_variable, secret_values
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.wire.terminals import Terminal, screen_of
-from wire.stage import Stage, tail_lines
+from wire.run_view import Stage, tail_lines
 from wire.terminal import BOLD
 
 

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import json, os, sys
-from wire.streams import fill_standard_streams
+from wire.terminal import fill_standard_streams
 fill_standard_streams()
 names = [os.readlink(f"/proc/self/fd/{fd}") for fd in range(3)]
 kept = [os.get_inheritable(fd) for fd in range(3)]

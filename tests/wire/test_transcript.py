@@ -26,15 +26,13 @@ from wire.entries import (
     ToolUseBlock,
     TranscriptMessage,
 )
-from wire.transcript import (
+from wire.transcript import TranscriptWriter, read_entries, read_header
+from wire.transcript_repair import (
     TranscriptDamaged,
     TranscriptError,
     TranscriptForeign,
     TranscriptLocked,
     TranscriptMissing,
-    TranscriptWriter,
-    read_entries,
-    read_header,
     repair_transcript,
 )
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wire.veil import HIDDEN, Veil
+from wire.redaction import HIDDEN, Veil
 
 
 def test_each_value_is_hidden_wherever_it_stands() -> None:

@@ -20,13 +20,9 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from agent.tools.names import shown
-from agent.tools.search.globs import glob_matcher
-from agent.tools.search.ignoring import Ignoring, parse_rules
-from agent.tools.search.matching import Match, matches_in, shown_with_context
-from agent.tools.search.walking import Found, Walk
-
-__all__ = ["main"]
+from agent.tools.paths import shown
+from agent.tools.search.ignore import Ignoring, glob_matcher, parse_rules
+from agent.tools.search.walk import Found, Match, Walk, matches_in, shown_with_context
 
 _MEMORY = 1024 * 1024 * 1024
 _LARGE_FILE = 32 * 1024 * 1024

@@ -18,8 +18,6 @@ from tests.agent.inprocess import Client, Line
 from wire.entries import CallEntry, CallRecord, Entry
 from wire.transcript import read_entries
 
-__all__ = ["RealAgent", "agent", "blocks_of", "calls", "check_told", "entries_of", "records_of", "results_of", "tell"]
-
 _PATIENCE = 90.0
 
 

@@ -2,18 +2,8 @@
 
 from hypothesis import strategies as st
 
-from agent.history.hygiene import Rules
-from wire.entries import (
-    Block,
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    TranscriptMessage,
-)
-
-__all__ = ["messages", "rules"]
+from agent.history.clean import Rules
+from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 ids = st.sampled_from(["a", "b", "c", ""])
 images = st.builds(ImageBlock, st.sampled_from(["aGk=", "", "abc", "abcd" * 5]), st.sampled_from(["image/png", "x/y"]))

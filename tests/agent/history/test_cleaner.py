@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.history.cleaner import Cleaner
-from agent.history.estimate import tokens_of
-from agent.history.hygiene import Rules, clean
+from agent.history.clean import Cleaner, Rules, clean
+from agent.history.compaction import tokens_of
 from tests.agent.history.building import called, prompt, resulted, said
 from tests.agent.history.drawing import messages, rules
 from wire.entries import Block, TextBlock, TranscriptMessage

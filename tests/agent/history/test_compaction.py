@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.history.compaction import plan_cut, summary_of, summary_prompt
-from agent.history.estimate import tokens_of
+from agent.history.compaction import plan_cut, summary_of, summary_prompt, tokens_of
 from tests.agent.history.building import called, prompt, resulted, said
 from wire.entries import ToolResultBlock, TranscriptMessage
 

@@ -7,18 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.history.hygiene import Rules, alternating, clean, limit_history_turns
+from agent.history.clean import Rules, alternating, clean, limit_history_turns
 from tests.agent.history.building import called, prompt, resulted, said
 from tests.agent.history.drawing import messages, rules
-from wire.entries import (
-    Block,
-    ImageBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    TranscriptMessage,
-)
+from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
 
 IMAGE = ImageBlock("aGk=")
 LEFT_OUT = "[image left out: it holds no PNG, JPEG, GIF or WebP image]"

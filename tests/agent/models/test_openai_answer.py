@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.models.base import CallPiece, ModelError, Piece, StopPiece, TextPiece, ThinkingPiece, UsagePiece
-from agent.models.openai_answer import AnswerLimits, StreamedAnswer, WholeAnswer
+from agent.models.openai_stream import AnswerLimits, StreamedAnswer, WholeAnswer
 
 Json = dict[str, Any]
 END = b"data: [DONE]\n\n"

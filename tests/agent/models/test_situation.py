@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.models.situation import SituationReader
+from agent.models.scripted import SituationReader
 from tests.agent.history.building import prompt, said
 from tests.agent.history.drawing import messages
 from wire.entries import TranscriptMessage

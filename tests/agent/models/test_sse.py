@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.models.sse import EventTooLong, SseReader
+from wire.sse import EventTooLong, SseReader
 
 
 def events_of(*chunks: bytes, limit: int = 1000) -> list[bytes]:

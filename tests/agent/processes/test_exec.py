@@ -13,8 +13,8 @@ from agent.processes.registry import ProcessRegistry, RegistryLimits
 from agent.processes.spawn import SpawnFailed
 from agent.tools.base import ToolError, definition_of
 from agent.tools.exec import ExecInput, ExecTool, window_of, yield_window
+from agent.tools.pages import MAX_BYTES, MAX_LINES
 from agent.tools.process import ProcessTool
-from agent.tools.truncation import MAX_BYTES, MAX_LINES
 from tests.agent.processes.helpers import Bench, bench_of, processes_with
 
 pytestmark = pytest.mark.process

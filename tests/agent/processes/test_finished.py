@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import cast
 
-from agent.processes.finished import Finished, FinishedLimits
+from agent.processes.registry import Finished, FinishedLimits
 from agent.processes.session import Session
 
 

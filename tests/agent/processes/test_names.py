@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agent.processes.keys import UnknownKey, encode_key, encode_paste
-from agent.processes.names import new_name
+from agent.processes.registry import new_name
 
 
 def test_a_name_is_two_words_and_never_one_that_is_taken() -> None:

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.processes.output import Output, OutputLimits
-from agent.processes.sanitiser import Sanitiser
+from agent.processes.output import Output, OutputLimits, Sanitiser
 
 SMALL = OutputLimits(kept=40, pending=10, chunk=7, waiting=700)
 CHUNKS = st.tuples(

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from agent.processes.asking import ProcessInput
+from agent.processes.session import ProcessInput
 from agent.tools.base import ToolOutput
 from agent.tools.exec import ExecTool
 from agent.tools.process import ProcessTool, act
@@ -178,7 +178,7 @@ async def test_what_is_written_arrives_and_the_end_of_input_too(bench: Bench) ->
 async def test_a_command_that_does_not_read_takes_what_fits_and_no_call_waits_for_ever(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.processes.stdin._PATIENCE", 0.2)
+    monkeypatch.setattr("agent.processes.session._PATIENCE", 0.2)
     session_id = await started(bench, "sleep 60")
     output = await bench.use(PROCESS, action="write", session_id=session_id, data="x" * 1_000_000)
     assert output.details["status"] == "failed"

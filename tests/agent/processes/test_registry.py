@@ -10,15 +10,14 @@ import pytest
 import trio
 import trio.testing
 
-from agent.processes.asking import ProcessInput
 from agent.processes.registry import ProcessRegistry, RegistryLimits
-from agent.processes.session import Session
+from agent.processes.session import ProcessInput, Session
 from agent.processes.spawn import Command, SpawnFailed
 from agent.tools.process import act
-from rpc.hunt import kill_marked
-from rpc.procfs import MARKER_VARIABLE
+from rpc.sweep import kill_marked
 from tests.agent.processes.helpers import ENVIRONMENT, Bench, bench_of, processes_with
 from wire.messages import ExecExit
+from wire.procfs import MARKER_VARIABLE
 
 PROJECT = Path(__file__).parents[3]
 
@@ -214,7 +213,7 @@ async def test_a_command_takes_five_descriptors_and_gives_them_back(bench: Bench
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command may take its time to read."""
-    monkeypatch.setattr("agent.processes.stdin._PATIENCE", 1000)
+    monkeypatch.setattr("agent.processes.session._PATIENCE", 1000)
 
 
 @pytest.mark.usefixtures("patient")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.processes.sanitiser import Sanitiser
+from agent.processes.output import Sanitiser
 
 FRAGMENTS = [
     *(b"\x1b", b"[", b"]", b"0;31", b"m", b"\\", b"\x07", b"P", b"(", b"B", b"\n", b"\r", b"\t", b"\x00", b"\x7f"),

@@ -9,7 +9,7 @@ import trio
 
 from agent.tools.base import ToolError
 from agent.tools.edit import EditTool
-from agent.tools.ledger import HASHED_BYTES
+from agent.tools.file_state import HASHED_BYTES
 from agent.tools.read import ReadTool
 from tests.agent.tools.using import Bench
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.diffs import MAX_DIFF_LINES, unified_diff
-from agent.tools.edits import Change, Edit, EditProblem, apply_changes, plan_changes
+from agent.tools.edits import MAX_DIFF_LINES, Change, Edit, EditProblem, apply_changes, plan_changes, unified_diff
 
 
 def edited(text: str, *edits: Edit) -> str:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.tools.search.globs import glob_matcher
-from agent.tools.search.ignoring import Ignoring, parse_rules
+from agent.tools.search.ignore import Ignoring, glob_matcher, parse_rules
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from agent.tools import ledger as module
-from agent.tools.ledger import FileLedger, Stamp
+from agent.tools import file_state as module
+from agent.tools.file_state import FileLedger, Stamp
 from agent.tools.read import ReadTool
 from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.base import ToolError
-from agent.tools.pages import PageBuilder, cut_text
+from agent.tools.pages import MAX_BYTES, MAX_LINES, PageBuilder, cut_text
+from agent.tools.paths import image_type, looks_binary
 from agent.tools.read import MAX_IMAGE_BYTES, ReadTool
-from agent.tools.sniffing import image_type, looks_binary
-from agent.tools.truncation import MAX_BYTES, MAX_LINES
 from tests.agent.tools.using import Bench
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(100))

@@ -10,13 +10,11 @@ import trio
 from agent.tools.base import ToolError
 from agent.tools.find import FindTool
 from agent.tools.grep import GrepTool
-from agent.tools.names import shown
-from agent.tools.places import locate
-from agent.tools.search import running
-from agent.tools.search.reporting import passed_over
-from agent.tools.search.running import End, Outcome, Query, search
-from rpc.procfs import children_of
+from agent.tools.paths import locate, shown
+from agent.tools.search import search as running
+from agent.tools.search.search import End, Outcome, Query, passed_over, search
 from tests.agent.tools.using import Bench
+from wire.procfs import children_of
 
 pytestmark = pytest.mark.process
 

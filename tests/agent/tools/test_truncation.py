@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.truncation import MAX_BYTES, MAX_LINES, excerpt, shorten
+from agent.tools.pages import MAX_BYTES, MAX_LINES, excerpt, shorten
 
 TEXTS = st.lists(st.sampled_from(["a", "€", "\n", "\r", "x" * 20_000, "😀\n" * 1500, "\n" * 1500]), max_size=12)
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.tools.base import ToolError
-from agent.tools.places import locate
+from agent.tools.files import replace_content
+from agent.tools.paths import locate
 from agent.tools.read import ReadTool
-from agent.tools.replacing import replace_content
 from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench
 

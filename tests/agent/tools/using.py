@@ -9,7 +9,7 @@ import trio
 
 from agent.processes.registry import ProcessRegistry
 from agent.tools.base import Tool, ToolContext, ToolOutput
-from agent.tools.ledger import FileLedger
+from agent.tools.file_state import FileLedger
 
 
 class Bench:

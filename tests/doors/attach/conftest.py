@@ -9,8 +9,6 @@ from fixtures.fake_openai import serving
 from fixtures.pi_home import write_pi_home
 from tests.acceptance.supervisor import Supervisor, running_supervisor
 
-__all__ = ["pi_supervisor"]
-
 
 @pytest.fixture(scope="module")
 def pi_homes(tmp_path_factory: pytest.TempPathFactory, pi_command: str) -> Iterator[Callable[[], Path]]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["AttachedProgram"]
-
 _LIMIT = 90.0
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doors.attach.lines import MOST_LINE_BYTES, encode_send, read_arrived
-from doors.attach.program import Program
+from commands.attach import Program
+from commands.attach_lines import MOST_LINE_BYTES, encode_send, read_arrived
 from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError
 
 OPENED = b'{"id":1,"result":{"attachment":"a1","session":"s","dialect":"native","worker":"w1","greeting":[{"g":1}]}}\n'

@@ -2,7 +2,7 @@
 
 import os
 
-from doors.attach.stderr import Stderr
+from commands.attach_lines import Stderr
 
 FILL = "x" * 1023 + "\n"
 

@@ -14,7 +14,7 @@ from doors.http.server import HttpServer
 from doors.http.settings import HttpSettings
 from errors import UsageError
 from gateway.caller import Caller
-from gateway.session_desk import SessionView
+from gateway.sessions.admin import SessionView
 from tests.doors.dashboard.site import TOKEN
 from tests.doors.test_tables import CONVERSATIONS, DOCUMENT, worker
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from fixtures.fake_openai import FakeOpenAI, Handler
 from fixtures.fake_openai_plan import Plan
 
-__all__ = ["WHOLE", "HaltingModel", "running_model"]
-
 _PIECES = [f"piece {number} " for number in range(40)]
 WHOLE = "".join(_PIECES).strip()
 _AGENT = """

@@ -12,12 +12,10 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from fixtures.fake_openai import Handler, serving, user_texts
-from fixtures.fake_openai_plan import Call, Json, Plan, text_of
+from fixtures.fake_openai import Handler, serving
+from fixtures.fake_openai_plan import Call, Json, Plan, text_of, user_texts
 from tests.doors.dashboard.chromium import chromium
 from tests.doors.dashboard.site import TOKEN, Site, Visit, running_site
-
-__all__ = ["PICTURE", "company", "pose"]
 
 PICTURE = Path(__file__).parents[3] / "docs" / "dashboard.png"
 SIZE = {"width": 1280, "height": 860}

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
-from doors.supervisor_process import SupervisorProcess
+from commands.demo import SupervisorProcess
 
 TOKEN = "a-token-of-the-tests-0123456789"
 ARTEFACTS = Path(__file__).parents[3] / "artefacts" / "dashboard"

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from doors.dashboard.assets import load_assets
-from doors.dashboard.routes import POLICY
+from doors.dashboard.routes import POLICY, load_assets
 from tests.doors.dashboard.site import Site
 
 ASSETS = load_assets()

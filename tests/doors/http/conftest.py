@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from doors.http import calls, events, health, metrics, routes, strangers
+from doors.http import anonymous, calls, events, metrics, routes
+from doors.http import calls as health
 from doors.http.server import HttpServer
 from doors.http.services import MethodsPort
 from doors.http.settings import HttpSettings
@@ -64,7 +65,7 @@ def open_door(nursery: trio.Nursery, tmp_path: Path, methods: FakeMethods, monke
 
     Connections without a token may cost as much as the test makes of them: ``test_strangers`` holds what they may.
     """
-    monkeypatch.setattr(strangers, "BURST_SECONDS", 1000.0)
+    monkeypatch.setattr(anonymous, "BURST_SECONDS", 1000.0)
     monkeypatch.setattr(routes, "DOORS", (health.health_routes, metrics.routes, calls.routes, events.routes))
 
     async def open_it(stands_behind: MethodsPort | None = None, **changes: Any) -> Door:

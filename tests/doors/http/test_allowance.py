@@ -1,4 +1,4 @@
-from doors.http.allowance import Allowance
+from doors.http.limits import Allowance
 
 
 def test_what_is_saved_up_may_be_spent_at_once_and_comes_back_with_time() -> None:

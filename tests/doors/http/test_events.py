@@ -7,11 +7,11 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from doors.http import events
-from doors.http.sse import batch_message, event_messages
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
-from wire.envelope import Channel
+from wire.messages import Channel
+from wire.sse import batch_message, event_messages
 
 
 def publish(world: World, count: int, session: str = "alice", size: int = 1) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from doors.http.strangers import FREE_PIECES
+from doors.http.anonymous import FREE_PIECES
 from pool import PoolStatistics, stimuli
 from tests.doors.http.conftest import Connect, Open
 from tests.gateway.world import World

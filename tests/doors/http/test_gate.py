@@ -9,9 +9,8 @@ import pytest
 import trio
 
 from doors.http.access import Access, Identity
-from doors.http.scopes import APPROVALS, METHODS
 from doors.http.settings import HttpSettings, HttpToken
-from doors.http.tokens import TOKEN_FILE, TOKEN_VARIABLE, load_grants, place_of_token
+from doors.http.tokens import APPROVALS, METHODS, TOKEN_FILE, TOKEN_VARIABLE, load_grants, place_of_token
 from errors import UsageError
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.http.peer import TOKEN

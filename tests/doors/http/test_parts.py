@@ -9,15 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from doors.http.check import http_problems
-from doors.http.closing import Closing
-from doors.http.complaints import Complaints
-from doors.http.crowd import Crowd, Rank
-from doors.http.hosts import host_name, is_host_allowed, is_loopback, is_origin_allowed
-from doors.http.inbox import Inbox
-from doors.http.rates import Rates
-from doors.http.refusals import Refusal, headers_of, render_error, status_of
-from doors.http.settings import HttpSettings, HttpToken
+from doors.http.connection import Inbox
+from doors.http.errors import Refusal, headers_of, render_error, status_of
+from doors.http.limits import Crowd, Rank, Rates
+from doors.http.services import Closing, Complaints
+from doors.http.settings import HttpSettings, HttpToken, host_name, is_host_allowed, is_loopback, is_origin_allowed
+from doors.http.tokens import http_problems
 from errors import PoolError, PoolSaturated, WorkerExited, _all_kinds
 
 

@@ -19,7 +19,7 @@ from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.http.peer import GET, TOKEN, HttpPeer, answer_to
 from tests.doors.methods import FakeMethods
 from tests.gateway.world import World
-from wire.envelope import Channel
+from wire.messages import Channel
 from wire.units import Seconds
 
 

@@ -14,10 +14,9 @@ from wsproto.events import AcceptConnection, CloseConnection, Message, RejectCon
 from wsproto.extensions import PerMessageDeflate
 
 from doors.http import routes
-from doors.http.openings import Opening
-from doors.http.scopes import Scope
-from doors.http.services import Services, identity_of, prove, visit_of
+from doors.http.services import Opening, Services, identity_of, prove, visit_of
 from doors.http.settings import HttpToken
+from doors.http.tokens import Scope
 from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.http.peer import TOKEN, HttpPeer
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 import trio.testing
 
-from doors.http.strangers import BURST_SECONDS, FREE_PIECES, PAUSE_SECONDS, SHARE, Expense, Strangers, measured
+from doors.http.anonymous import BURST_SECONDS, FREE_PIECES, PAUSE_SECONDS, SHARE, Expense, Strangers, measured
 
 
 @pytest.fixture

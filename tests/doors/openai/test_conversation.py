@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.openai.conversation import Result, answered_calls, news_prompt, whole_prompt
-from doors.openai.model_input import ModelInput, of_chat
-from doors.openai.requests import ChatRequest
+from doors.openai.prompts import Result, answered_calls, news_prompt, whole_prompt
+from doors.openai.requests import ChatRequest, ModelInput, of_chat
 from errors import UsageError
 
 PIXEL = base64.b64encode(b"pixel").decode()

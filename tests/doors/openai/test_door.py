@@ -9,8 +9,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from doors.http import routes as served
 from doors.http.settings import HttpSettings
-from doors.openai import routes, stream
-from doors.openai.response_ids import response_id
+from doors.openai import completion, routes
+from doors.openai.session_ref import response_id
 from tests.doors.http.conftest import SMALL, Connect, Door, Open
 from tests.doors.http.peer import HttpPeer
 from tests.gateway.world import World
@@ -136,7 +136,7 @@ async def test_a_response_whose_client_has_left_can_be_fetched_and_continued(
 async def test_a_stream_in_which_nothing_is_said_yet_is_kept_alive(
     open_v1: Open, connect: Connect, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "_QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(completion, "_QUIET_SECONDS", 0.05)
     peer = await connect(await open_v1(world.methods))
     await peer.send("POST", CHAT, body("mute", stream=True))
     worker = await running(world, "mute")

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from doors.openai import forgetting
-from doors.openai.forgetting import Forgetting
+from doors.openai import cleanup
+from doors.openai.cleanup import Forgetting
 from errors import PoolClosed, UsageError
 
 OURS = "openai:" + "a" * 32
@@ -106,7 +106,7 @@ async def test_one_whose_client_has_come_back_stays(nursery: trio.Nursery, autoj
 async def test_of_too_many_that_wait_the_one_that_waits_longest_goes(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "_MOST_CALLING", 2)
+    monkeypatch.setattr(cleanup, "_MOST_CALLING", 2)
     sessions = Sessions("r", "s", "t")
     begun = await begin(sessions, nursery)
     for key in ("r", "s", "t"):

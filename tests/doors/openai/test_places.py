@@ -2,7 +2,7 @@
 
 import pytest
 
-from doors.openai.places import OWN_SESSION, Place, find_place
+from doors.openai.session_ref import OWN_SESSION, Place, find_place
 from errors import UsageError
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.http.refusals import Refusal
-from doors.openai.refusals import UnknownModel, render
+from doors.http.errors import Refusal
+from doors.openai.errors import UnknownModel, render
 from doors.openai.requests import read_chat
-from doors.openai.response_requests import read_response
+from doors.openai.responses_requests import read_response
 from errors import (
     AcquireTimeout,
     Conflict,

@@ -10,7 +10,7 @@ import pytest
 from openai import OpenAI
 from pydantic import BaseModel
 
-from doors.openai.response_ids import read_response_id, response_id
+from doors.openai.session_ref import read_response_id, response_id
 from fixtures.fake_openai import FakeOpenAI
 from tests.doors.openai.conftest import READER, Pool, running_pool, wait_until_forgotten
 

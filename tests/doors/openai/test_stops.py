@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from doors.openai.stops import StopCutter, cut_at
+from doors.openai.answer_checks import StopCutter, cut_at
 
 WORDS = st.text("ab", max_size=12)
 

@@ -1,6 +1,6 @@
 """Which responses may be continued again, since their continuation gave no answer."""
 
-from doors.openai.unanswered import Unanswered
+from doors.openai.completion import Unanswered
 
 
 def test_the_latest_attempts_are_kept_and_the_oldest_give_way() -> None:

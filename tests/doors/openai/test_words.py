@@ -5,10 +5,9 @@ from typing import Any
 
 import msgspec
 
-from doors.openai.answers import Chunks, completion
-from doors.openai.places import Place
-from doors.openai.words import Words
-from gateway.run import DoneReason, RunOutcome
+from doors.openai.completion_bodies import Chunks, Words, completion
+from doors.openai.session_ref import Place
+from gateway.runs.run import DoneReason, RunOutcome
 
 PLACE = Place("alice", "k1", is_ours=False)
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from rich.console import Console
 
-from doors.top.picture import Picture
-from doors.top.screen import LEAST_COLUMNS, LEAST_LINES, draw
-from doors.top.sparks import Series, spark
+from commands.top_view import LEAST_COLUMNS, LEAST_LINES, Picture, draw
 from tests.doors.test_tables import DOCUMENT, session, waiter, worker
-from wire.envelope import Channel, EventEnvelope
+from wire.messages import Channel, EventEnvelope
+from wire.sparkline import Series, spark
 
 NOW = 1_000.0
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from doors.supervisor_process import SupervisorProcess
+from commands.demo import SupervisorProcess
 
 pytestmark = pytest.mark.process
 

@@ -8,15 +8,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from doors.http import routes as served
-from doors.websocket import routes
+from doors.websocket import connection
+from doors.websocket.frames import SocketLimits
 from doors.websocket.hub import Hub
-from doors.websocket.limits import SocketLimits
-from tests.doors.http.conftest import Connect, Door, Open, connect, methods, open_door, world
+from tests.doors.http.conftest import Connect, Door, Open
 from tests.doors.websocket.peer import SocketPeer
 from tests.gateway.world import World
 from wire.units import ByteCount
-
-__all__ = ["Join", "connect", "follows", "hub_of", "methods", "open_door", "settle", "world"]
 
 LIMITS = {"max_requests": 4, "max_refused": 3, "buffered_bytes": ByteCount(300_000)}
 READER = "a-token-that-may-look-0123456789"
@@ -38,8 +36,8 @@ def limits() -> dict[str, Any]:
 @pytest.fixture
 def open_ws(open_door: Open, monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Open:
     """Opens a server on which there is only this door."""
-    monkeypatch.setattr(served, "DOORS", (routes.routes,))
-    monkeypatch.setattr(routes, "SocketLimits", lambda: SocketLimits(**limits))
+    monkeypatch.setattr(served, "DOORS", (connection.routes,))
+    monkeypatch.setattr(connection, "SocketLimits", lambda: SocketLimits(**limits))
 
     async def open_it(*behind: Any, **changes: Any) -> Door:
         tokens = {"reader": {"token": READER}, "writer": {"token": WRITER, "scope": "write"}}

@@ -10,8 +10,6 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Mess
 
 from tests.doors.http.peer import TOKEN, HttpPeer
 
-__all__ = ["CONNECT", "SocketPeer"]
-
 CONNECT = {"minProtocol": 3, "maxProtocol": 4, "client": {"id": "tests", "version": "1"}, "auth": {"token": TOKEN}}
 
 

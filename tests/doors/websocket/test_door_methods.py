@@ -96,7 +96,7 @@ async def test_who_follows_a_sessions_messages_hears_what_is_said_in_it(join: Jo
 
 
 async def test_a_connection_follows_so_many_sessions(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doors.websocket.subscriptions.MOST_SESSIONS", 2)
+    monkeypatch.setattr("doors.websocket.peer.MOST_SESSIONS", 2)
     peer = await join()
     for name in ("a", "b", "a"):
         assert (await peer.request("sessions.messages.subscribe", key=name))["ok"]

@@ -9,9 +9,9 @@ import trio
 
 from doors.http.services import Services
 from doors.websocket import hub as hubs
+from doors.websocket.events import Told
+from doors.websocket.frames import SocketLimits
 from doors.websocket.hub import Hub
-from doors.websocket.limits import SocketLimits
-from doors.websocket.pictures import Told
 
 
 class Gateway:

@@ -10,10 +10,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from doors.http.access import Identity
-from doors.http.scopes import Scope
-from doors.websocket.handshake import Admission
-from doors.websocket.limits import SocketLimits
-from doors.websocket.machine import Action, Admit, End, IllegalMove, Phase, Say, Serve, SocketMachine, Stimulus
+from doors.http.tokens import Scope
+from doors.websocket.frames import SocketLimits
+from doors.websocket.handshake import (
+    Action,
+    Admission,
+    Admit,
+    End,
+    IllegalMove,
+    Phase,
+    Say,
+    Serve,
+    SocketMachine,
+    Stimulus,
+)
 from wire.units import ByteCount
 
 OWNER = Identity("http", Scope.ADMIN, approvals=True)

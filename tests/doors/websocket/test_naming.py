@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from doors.websocket.naming import ConversationMembers, name_conversation, named_session
+from doors.websocket.session_ref import ConversationMembers, name_conversation, named_session
 from errors import UsageError
 
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from doors.control_limits import OutputBudget, OutputShare
+from doors.limits import OutputBudget, OutputShare
 from doors.websocket.sender import Sender
 
 LIMIT = 100

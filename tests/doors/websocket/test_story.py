@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doors.websocket import telling
-from doors.websocket.pictures import Told
-from doors.websocket.session_pictures import CHANGES
-from doors.websocket.story import KINDS, Story
-from doors.websocket.subscriptions import Audience
+from doors.websocket import run_text
+from doors.websocket.events import CHANGES, Told
+from doors.websocket.peer import Audience
+from doors.websocket.run_text import KINDS, Story
 
 
 def event(seq: int, kind: str, data: Any = None, run: str | None = "r1", session: str = "alice") -> dict[str, Any]:
@@ -124,7 +123,7 @@ def test_looking_back_tells_nothing_old_and_all_text_with_what_is_new() -> None:
 
 
 def test_a_long_answer_is_repeated_less_often_and_at_last_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "MOST_TEXT", 2000)
+    monkeypatch.setattr(run_text, "MOST_TEXT", 2000)
     story = Story(0)
     story.take(push(event(1, "run:start"), text(2, "x" * 999)), 0.0)
     assert shown(story.take(push(text(3, "y")), 0.0001)) == []
@@ -150,7 +149,7 @@ def test_a_run_that_has_ended_is_forgotten() -> None:
 
 
 def test_no_more_runs_are_remembered_than_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doors.websocket.story._MOST_RUNS", 3)
+    monkeypatch.setattr("doors.websocket.run_text._MOST_RUNS", 3)
     story = Story(0)
     for number in range(10):
         story.take(push(text(number + 1, "a", run=f"r{number}")), 0.0)
@@ -245,7 +244,7 @@ def test_a_failed_call_that_never_ends_is_told_before_the_end_of_its_run() -> No
 
 
 def test_of_calls_that_fail_and_do_not_end_the_oldest_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doors.websocket.story._MOST_FAILURES", 2)
+    monkeypatch.setattr("doors.websocket.run_text._MOST_FAILURES", 2)
     failures = [event(n, "tool:error", {**FAILED, "call": {**CALL, "id": f"c{n}"}}) for n in (2, 3, 4)]
     assert results(of_one(*failures)) == [("c2", True, "no such file")]
     story = Story(0)

@@ -10,8 +10,6 @@ from trio.testing import wait_all_tasks_blocked
 from tests.gateway.callers import RecordingCaller
 from tests.gateway.world import World
 
-__all__ = ["FrontEnd", "attached"]
-
 
 class FrontEnd:
     """One attachment over a connection of its own."""

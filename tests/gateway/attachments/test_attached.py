@@ -292,7 +292,7 @@ async def test_an_end_waits_for_what_was_asked(tmp_path: Path, autojump_clock: M
 async def test_a_front_end_that_does_not_read_is_given_up_and_hurts_nobody(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.attachments.budget.MOST_OF_ONE", 1000)
+    monkeypatch.setattr("gateway.attachments.attachment.MOST_OF_ONE", 1000)
     async with open_world(tmp_path) as world, attached(world) as slow, attached(world) as quick:
         attachment = world.gateway.attachments._open[slow.view["attachment"]]
 

@@ -8,7 +8,7 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from errors import UsageError
-from gateway.attachments.transcripts import IdPattern, find_transcripts, looks_like_id
+from gateway.attachments.lookup import IdPattern, find_transcripts, looks_like_id
 from tests.gateway.attachments.front_end import attached
 from tests.gateway.world import World, open_world
 

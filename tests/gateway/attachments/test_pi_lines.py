@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from errors import WorkerExited
-from gateway.attachments.manners import RunSeen
-from gateway.attachments.pi_manners import PiManners
-from gateway.attachments.port import AttachedSession
-from rpc.raw import RawLine
+from gateway.attachments.front_end_rules import PiManners, RunSeen
+from gateway.attachments.session import AttachedSession
+from rpc.passthrough import RawLine
 
 START, SETTLED = b'{"type":"agent_start"}', b'{"type":"agent_settled"}'
 END = b'{"type":"agent_end","messages":[]}'

@@ -12,7 +12,7 @@ from errors import UsageError
 from gateway.events.bus import EventBus
 from gateway.settings import EventSettings
 from tests.gateway.events.stand_in import MemoryStore, open_bus, raws, take, take_all
-from wire.envelope import Channel, EventEnvelope
+from wire.messages import Channel, EventEnvelope
 from wire.units import ByteCount
 
 MONITOR, CONTROL, PROGRESS = Channel.MONITOR, Channel.CONTROL, Channel.PROGRESS

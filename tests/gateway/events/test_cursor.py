@@ -7,10 +7,10 @@ import trio
 import trio.testing
 
 from errors import SubscriberBehind
-from gateway.events import replay
+from gateway.events import cursor as replay
 from gateway.events.bus import EventBus
 from tests.gateway.events.stand_in import MemoryStore, open_bus, raws, take, take_all
-from wire.envelope import Channel
+from wire.messages import Channel
 
 MONITOR, CONTROL, PROGRESS = Channel.MONITOR, Channel.CONTROL, Channel.PROGRESS
 

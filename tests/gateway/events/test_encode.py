@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.encode import Batch
-from gateway.events.ring import TextBlock
-from wire.envelope import Channel, EventEnvelope
-from wire.messages import EMPTY
+from gateway.events.ring import Batch, TextBlock
+from wire.messages import EMPTY, Channel, EventEnvelope
 
 
 def block_of(texts: list[str], *, first: int = 1, session: str = "a", run_id: str | None = "r1") -> TextBlock:

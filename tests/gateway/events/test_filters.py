@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from gateway.events.filters import EventFilter
-from wire.envelope import Channel, EventEnvelope
+from gateway.events.cursor import EventFilter
+from wire.messages import Channel, EventEnvelope
 
 
 def event(kind: str, run_id: str | None) -> EventEnvelope:

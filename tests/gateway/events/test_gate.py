@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.gate import Gate
+from gateway.events.bus import Gate
 
 
 def test_seqs_are_given_out_in_a_row() -> None:

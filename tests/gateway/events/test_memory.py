@@ -11,7 +11,7 @@ from gateway.events.cursor import EventCursor
 from gateway.settings import EventSettings
 from store.records import EventRow
 from tests.gateway.events.stand_in import raws
-from wire.envelope import Channel
+from wire.messages import Channel
 from wire.units import ByteCount
 
 RING = 1 << 20

@@ -13,7 +13,7 @@ from gateway.events.bus import EventBus
 from gateway.settings import EventSettings
 from store import Store, StoreSettings, open_store
 from tests.gateway.events.stand_in import raws, take
-from wire.envelope import Channel
+from wire.messages import Channel
 from wire.units import ByteCount
 
 

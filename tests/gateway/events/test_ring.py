@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.events.ring import ITEM_BYTES, Item, Ring, TextBlock, first_of, last_of, size_of
-from wire.envelope import Channel, EventEnvelope
+from wire.messages import Channel, EventEnvelope
 
 
 def event(seq: int, session: str = "a", size: int = 10) -> EventEnvelope:

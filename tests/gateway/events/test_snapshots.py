@@ -12,7 +12,7 @@ from gateway.events import snapshots
 from gateway.events.ring import Item, TextBlock
 from gateway.events.snapshots import blocks_between, compact, unfold, window_of
 from store.records import EventRow
-from wire.envelope import Channel, EventEnvelope
+from wire.messages import Channel, EventEnvelope
 
 
 def text(first: int, *pieces: str, session: str = "a", run: str | None = "r", type_: str = "text_chunk") -> TextBlock:

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errors import SubscriberBehind
-from gateway.events import replay, snapshots
+from gateway.events import cursor, snapshots
 from gateway.events.bus import EventBus, TextKind
 from gateway.settings import EventSettings
 from tests.gateway.events.stand_in import MemoryStore, raws
-from wire.envelope import Channel
+from wire.messages import Channel
 from wire.units import ByteCount
 
 RING = 3000
@@ -278,7 +278,7 @@ def test_every_reader_sees_each_event_once_and_in_order_whatever_happens(
     choice = random.Random(seed)  # a script of this length is mostly interesting, one that Hypothesis draws is not
     script = [some_op(choice) for _ in range(length)]
     with ExitStack() as stack:
-        stack.enter_context(patch.object(replay, "_ROWS", page))
+        stack.enter_context(patch.object(cursor, "_ROWS", page))
         stack.enter_context(patch.object(snapshots, "BLOCK", 8))
         stack.enter_context(patch.object(snapshots, "WINDOW", window))
         trio.run(play, script, clock=trio.testing.MockClock(autojump_threshold=0))

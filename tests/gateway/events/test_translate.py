@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.translate import Single, Step, TextPieces, Translator
-from gateway.events.vocabulary import MAX_DATA_BYTES, READERS
-from rpc.pi import translate as pi
-from wire.envelope import Channel
-from wire.messages import Message, ToolCallView
+from gateway.events.translate import Step, TextPieces, Translator
+from gateway.events.worker_events import MAX_DATA_BYTES, READERS, Single
+from rpc.pi import events as pi
+from wire.messages import Channel, Message, ToolCallView
 
 CALL = {"id": "c1", "name": "read", "input_preview": "x" * 500, "state": "RUNNING"}
 SHOWN = {**CALL, "input_preview": "x" * 200}

@@ -3,9 +3,8 @@
 from collections import Counter
 
 from gateway.lanes import LaneMachine
-from gateway.lanes.entry import Entry
-from gateway.lanes.records import Session
-from gateway.lanes.tables import EntryState, SessionState
+from gateway.lanes.entries import Entry, EntryState, SessionState
+from gateway.lanes.state import Session
 
 
 def audit(machine: LaneMachine, now: float) -> None:

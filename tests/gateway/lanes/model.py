@@ -2,9 +2,8 @@
 
 import math
 
-from gateway.lanes import stimuli
-from gateway.lanes.stimuli import Stimulus, Submit
-from gateway.lanes.wording import compose, summary_line
+from gateway.lanes import messages as stimuli
+from gateway.lanes.messages import Stimulus, Submit, compose, summary_line
 from gateway.settings import Overflow, QueueMode, QueueSettings
 
 Told = tuple[object, ...]

@@ -3,7 +3,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lanes.ordered import Ordered
+from gateway.lanes.entries import Ordered
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=200), st.randoms(use_true_random=False))

@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
-from gateway.lanes.tables import ENTRY_MOVES, SESSION_MOVES, EntryState, SessionState
-from pool.tables import IllegalMoveError, checked
+from gateway.lanes.entries import ENTRY_MOVES, SESSION_MOVES, EntryState, SessionState
+from pool.states import IllegalMoveError, checked
 
 ENTRY_LIFE = {
     ("new", "waiting"),

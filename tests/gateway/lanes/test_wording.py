@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.lanes import RefusalReason
-from gateway.lanes.wording import compose, refusal, summary_line
+from gateway.lanes.messages import compose, refusal, summary_line
 
 
 def test_a_single_message_is_the_prompt_as_it_is() -> None:

@@ -8,17 +8,14 @@ from typing import Any
 import trio
 
 from errors import PoolError
-from heartbeat.cron.jobs import Names
-from heartbeat.cron.ports import CronPorts
+from heartbeat.cron.jobs import CronPorts, Names
 from heartbeat.cron.requests import CronJobView, CronName
 from heartbeat.cron.service import CronService
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
 from heartbeat.delivery.channel import Alert
 from heartbeat.delivery.targets import target_problem
-from heartbeat.run_ports import BeatAnswer, BeatRequest
+from heartbeat.ports import BeatAnswer, BeatRequest
 from wire.units import Seconds
-
-__all__ = ["BEGIN", "House", "isolated", "look", "running"]
 
 BEGIN = 1_700_000_000.0
 AGENTS = ("main", "ops")

@@ -6,14 +6,10 @@ from itertools import count
 
 import msgspec
 
-from heartbeat.cron.actions import Action, Forget, Keep, Speak, Start, Tell
-from heartbeat.cron.jobs import CronJob
-from heartbeat.cron.machine import CronMachine
-from heartbeat.cron.records import JobState, Outcome, Result, Status, Ticket
+from heartbeat.cron.jobs import CronJob, JobState, Outcome, Result, Status, Ticket
+from heartbeat.cron.machine import Action, CronMachine, Forget, Keep, Speak, Start, Tell
 from heartbeat.cron.schedule import Every, Schedule
 from heartbeat.cron.settings import Mode
-
-__all__ = ["BEGIN", "Paper", "make_cron_job"]
 
 BEGIN = 1_700_000_000.0
 OK = Result(Status.OK)

@@ -11,9 +11,8 @@ import pytest
 from errors import UsageError
 from heartbeat.cron.jobs import CronJob, Names, Source, cron_problems, make_job
 from heartbeat.cron.requests import CronAdd, CronList, CronName, said_by
-from heartbeat.cron.schedule import At, Cron, Every
+from heartbeat.cron.schedule import At, Cron, Every, machine_zone, zone_named
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
-from heartbeat.cron.zones import machine_zone, zone_named
 from wire.units import decode_unit
 
 NOW = 1_700_000_000.0

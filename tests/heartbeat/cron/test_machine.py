@@ -3,8 +3,7 @@
 import pytest
 
 from errors import Conflict, UsageError
-from heartbeat.cron.jobs import Source
-from heartbeat.cron.records import Status
+from heartbeat.cron.jobs import Source, Status
 from heartbeat.cron.schedule import At, Every
 from heartbeat.cron.settings import Mode
 from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job

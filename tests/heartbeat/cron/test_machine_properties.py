@@ -5,10 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from errors import Conflict
-from heartbeat.cron.actions import Start, Tell
-from heartbeat.cron.jobs import CronJob
-from heartbeat.cron.machine import BACKOFF
-from heartbeat.cron.records import Result, Status, Ticket
+from heartbeat.cron.jobs import CronJob, Result, Status, Ticket
+from heartbeat.cron.machine import BACKOFF, Start, Tell
 from heartbeat.cron.schedule import At, Cron, Every
 from heartbeat.cron.settings import Mode
 from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job

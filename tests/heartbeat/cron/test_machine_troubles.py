@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from heartbeat.cron.jobs import MAX_HISTORY, Status
 from heartbeat.cron.machine import BACKOFF
-from heartbeat.cron.records import MAX_HISTORY, Status
 from heartbeat.cron.schedule import At, Cron, Every
 from heartbeat.cron.settings import Mode
 from tests.heartbeat.cron.machines import BEGIN, Paper, make_cron_job

@@ -105,7 +105,7 @@ async def test_a_long_list_comes_in_pages_and_without_what_is_long(autojump_cloc
 async def test_more_jobs_than_are_possible_are_refused(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("heartbeat.cron.book.MAX_JOBS", 2)
+    monkeypatch.setattr("heartbeat.cron.job_store.MAX_JOBS", 2)
     async with running(House(), job=isolated()) as service:
         await service.add(CronAdd(id="second", text="x", every="1m"))
         with pytest.raises(UsageError, match="as many as are possible"):

@@ -14,7 +14,7 @@ from errors import PoolSaturated, UsageError
 from heartbeat.cron.requests import CronList
 from heartbeat.cron.service import CronService
 from heartbeat.cron.settings import CronJobSettings, CronSettings, Mode
-from heartbeat.run_ports import BeatAnswer
+from heartbeat.ports import BeatAnswer
 from tests.heartbeat.cron.house import BEGIN, House, isolated, look, running
 
 HOUR = 3600.0

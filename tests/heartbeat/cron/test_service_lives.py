@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from errors import UsageError
-from heartbeat.cron.book import JOBS, STATES
+from heartbeat.cron.job_store import JOBS, STATES
 from heartbeat.cron.requests import CronAdd, CronList, CronName
 from heartbeat.cron.settings import CronSettings, Mode
-from heartbeat.run_ports import BeatAnswer
+from heartbeat.ports import BeatAnswer
 from tests.heartbeat.cron.house import BEGIN, House, isolated, look, running
 
 HOUR = 3600.0

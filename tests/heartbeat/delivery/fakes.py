@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from heartbeat.delivery.channel import Alert, DeliveryFailed
-from wire.envelope import Channel
+from wire.messages import Channel
 
 WALL = 1_700_000_000.0
 

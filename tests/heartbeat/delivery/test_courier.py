@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 
 from errors import UsageError
 from heartbeat.delivery.channel import TEXT_LIMIT, Alert, Channel, DeliveryFailed, Outlet
-from heartbeat.delivery.courier import Courier, open_courier
-from heartbeat.delivery.outbox import Limits
-from heartbeat.delivery.records import KIND
+from heartbeat.delivery.dispatcher import Courier, open_courier
+from heartbeat.delivery.outbox import KIND, Limits
 from tests.heartbeat.delivery.fakes import Disk, FakeChannel, FakeOutlet, an_alert, wall_clock
 
 BUSY = DeliveryFailed("https://hooks.example answered 500")

@@ -9,8 +9,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from errors import InternalError
 from heartbeat.delivery.channel import DeliveryFailed
-from heartbeat.delivery.outbox import Action, Attempt, GiveUp, Keep, Limits, Outbox, Tell, pause_after
-from heartbeat.delivery.records import Record, State, decode_record, encode_record
+from heartbeat.delivery.outbox import (
+    Action,
+    Attempt,
+    GiveUp,
+    Keep,
+    Limits,
+    Outbox,
+    Record,
+    State,
+    Tell,
+    decode_record,
+    encode_record,
+    pause_after,
+)
 from heartbeat.delivery.targets import EVENTS, Place
 from tests.heartbeat.delivery.fakes import WALL, an_alert
 

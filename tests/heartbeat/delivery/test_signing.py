@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from heartbeat.delivery.signing import SigningKey, headers_of
+from heartbeat.delivery.settings import SigningKey, headers_of
 
 SECRET = "correct horse battery staple"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from heartbeat.delivery.channel import DeliveryFailed
-from heartbeat.delivery.stdout import StdoutOutlet, render_alert
+from heartbeat.delivery.dispatcher import StdoutOutlet, render_alert
 from tests.heartbeat.delivery.fakes import an_alert
 
 

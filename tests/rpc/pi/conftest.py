@@ -14,7 +14,7 @@ from fixtures.pi_home import write_pi_home
 from rpc.children import ChildRegistry
 from rpc.client import RpcClient
 from rpc.pi import PiDialect
-from rpc.pi.home import PrivateHome
+from rpc.pi.agent_dir import PrivateHome
 from rpc.process import WorkerProcess
 from rpc.settings import RpcSettings
 from rpc.spawn import WorkerSpec, worker_environment

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from errors import WorkerStartFailed
-from rpc.pi import home as home_module
-from rpc.pi.home import PrivateHome
+from rpc.pi import agent_dir as home_module
+from rpc.pi.agent_dir import PrivateHome
 
 
 @pytest.fixture

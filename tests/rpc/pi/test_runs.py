@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rpc.pi.run import MAX_RUN_EVENTS
+from rpc.pi.run_state import MAX_RUN_EVENTS
 from rpc.pi.runs import RESTART_GRACE
 from tests.rpc.pi.lines import END, START, assistant, in_a_run, queue, sent
 from tests.rpc.pi.replay import Replay, state

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from rpc.passthrough import read_object
 from rpc.pi.runs import MAX_HELD
-from rpc.raw import read_object
 from tests.rpc.pi.lines import END, START, assistant, in_a_run, queue, sent
 from tests.rpc.pi.replay import Replay, state
 

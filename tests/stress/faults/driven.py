@@ -10,17 +10,15 @@ from typing import Any
 import trio
 
 from errors import PoolError, WorkerStalled
-from stress.checker.book import Book
+from stress.checker.base import Book
 from stress.checker.supervisor import NothingLeft
 from stress.connection import Connection
 from stress.facts import Fact, Injected, Left, LifeBegan
 from stress.faults import Fault, Preparation, Stroke, faults_of
 from stress.plan import Plan, Wish, make_plan
-from stress.pool_settings import settings_text
+from stress.schedule import settings_text
 from stress.target import OwnTarget
 from tests.stress.story import RULES
-
-__all__ = ["Driven", "driven_pool", "plan_of", "strokes_of"]
 
 _LIMIT = 170.0
 """Above every limit of the faults and of the target, which say what has gone wrong."""

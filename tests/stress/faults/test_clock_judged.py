@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from stress.checker.book import CLOCK
+from stress.checker.base import CLOCK
 from stress.facts import Accepted, Answered, Injected
 from tests.stress.faults.driven import strokes_of
 from tests.stress.story import Story, broken_by

@@ -13,9 +13,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from stress.attached import AttachedTarget
 from stress.facts import Disordered, Fact, Injected
 from stress.faults import Stroke
-from stress.faults.helpers import gone_through_with
-from stress.faults.lost_front_ends import LostFrontEnds
-from stress.faults.shortages import Shortages
+from stress.faults.base import gone_through_with
+from stress.faults.front_ends import LostFrontEnds
+from stress.faults.supervisor import Shortages
 
 
 class Unwilling(AttachedTarget):
@@ -107,7 +107,7 @@ async def test_the_end_of_the_load_does_not_take_a_front_end_with_it_that_was_ju
         await fault.settle()
         nursery.cancel_scope.cancel()
 
-    monkeypatch.setattr("stress.faults.lost_front_ends.helper_process", slow)
+    monkeypatch.setattr("stress.faults.front_ends.helper_process", slow)
     told: list[Fact] = []
     fault, target = LostFrontEnds(), AttachedTarget(tmp_path / "s", clock=trio.current_time, tell=told.append)
     async with trio.open_nursery() as nursery:

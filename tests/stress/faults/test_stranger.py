@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stress.stranger import COMMAND, LET_ALONE, SIGNALLED, THERE, why_not
+from stress.pid_reuse import COMMAND, LET_ALONE, SIGNALLED, THERE, why_not
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 

@@ -15,13 +15,13 @@ from trio.testing import wait_all_tasks_blocked
 
 from stress.attached import AttachedTarget
 from stress.facts import Disordered, Fact, Injected, LifeBegan, LifeEnded, Stranger
+from stress.fault_injection import Tampering
 from stress.faults import Stroke
-from stress.faults.lost_front_ends import LostFrontEnds, expect_outcome
-from stress.faults.shortages import Shortages
-from stress.faults.wicked_workers import StubbornWorkers, WickedOutput
-from stress.processes import Household
-from stress.stranger import why_not
-from stress.tampering import Tampering
+from stress.faults.front_ends import LostFrontEnds, expect_outcome
+from stress.faults.supervisor import Shortages
+from stress.faults.workers import StubbornWorkers, WickedOutput
+from stress.pid_reuse import why_not
+from stress.sampler import Household
 from tests.stress.faults.driven import Driven, driven_pool
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
@@ -175,7 +175,7 @@ async def test_strangers_with_the_pids_of_dead_workers_are_let_alone(folder: Pat
 async def test_what_this_machine_does_not_allow_is_said_and_nothing_done(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stress.faults.clock_and_pids.why_not", lambda: "it is too small")
+    monkeypatch.setattr("stress.faults.supervisor.why_not", lambda: "it is too small")
     async with driven_pool(folder, "F7") as driven:
         assert await driven.answer("before")
         before = {worker.pid for worker in driven.target.workers()}

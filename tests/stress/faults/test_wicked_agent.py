@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from stress.wicked_agent import COMMAND
+from stress.faulty_agent import COMMAND
 
 pytestmark = pytest.mark.process
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stress.faults.wicked_workers import StubbornWorkers, WickedOutput
-from stress.wickedness import DEEDS, Act, Mischief, Step, wicked_word
+from stress.faults.workers import StubbornWorkers, WickedOutput
+from stress.faulty_agent import DEEDS, Act, Mischief, Step, wicked_word
 
 EVENT = b'{"event":"assistant_message","data":{"partial":"hello","seq":1}}\n'
 

@@ -7,8 +7,6 @@ from stress.outcome import INVARIANTS, Latencies, Result, Second, Verdict, Viola
 from stress.plan import Wish, make_plan
 from tests.stress.story import Story
 
-__all__ = ["a_result", "a_second", "a_violation", "verdicts"]
-
 
 def a_second(second: int, **fields: Any) -> Second:
     requests = {"asked": 20, "answered": 18, "failed": 1, "waiting": 5, "running": 3, "p50": 0.02, "p99": 0.15}

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stress.report.axes import amount_axis, time_axis
-from stress.report.charts import Background, Line, chart, strip
-from stress.report.figures import count, duration, mebibytes
-from stress.report.slots import slots_of
+from stress.report.charts import Background, Line, amount_axis, chart, slots_of, strip, time_axis
+from stress.report.text import count, duration, mebibytes
 from tests.stress.report.made_up import a_second, a_violation
 
 LENGTHS = st.integers(1, 3000)

@@ -1,0 +1,294 @@
+"""Message sanitising. Pure.
+
+Every tool call has exactly one result, right after the message that makes it, in call order.
+
+Providers insist on it. A transcript keeps that by itself, but not one that was damaged or written by others.
+
+What is sent to a model: the conversation, cleaned in a fixed order. The conversation itself stays as it is.
+
+Messages from other sessions are marked -> images that are none -> thoughts (no model here takes them back) -> calls
+that make no sense -> one result for each call (and again once old turns are cut off) -> details that are not for the
+model -> too many or too large images -> strict alternation, where a provider needs it. Pure, idempotent, linear.
+
+Cleaning a conversation that grows, without looking again at what was cleaned before a few words were added.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import TypeAlias
+
+import msgspec
+
+from agent.history.compaction import tokens_of
+from agent.results import failure
+from wire.entries import Block, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, TranscriptMessage
+
+
+def paired(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
+    """The messages with all results in their places.
+
+    A call without a result gets one that says so; results without a call, and second ones, are dropped; so is the
+    second call of one id in one message. Idempotent.
+    """
+    shelf = _Shelf(messages)
+    placed: list[TranscriptMessage] = []
+    for index, message in enumerate(messages):
+        placed += _with_results(message, index, shelf) if message.role == "assistant" else _without_results(message)
+    return placed
+
+
+class _Shelf:
+    """All results of a conversation, to be taken by call; an id may be used again, by a later message."""
+
+    def __init__(self, messages: Sequence[TranscriptMessage]) -> None:
+        self._results: dict[str, list[tuple[int, ToolResultBlock]]] = {}
+        self._calls: dict[str, list[int]] = {}
+        for index, message in enumerate(messages):
+            for block in message.content:
+                if isinstance(block, ToolResultBlock):
+                    self._results.setdefault(block.tool_use_id, []).append((index, block))
+                elif isinstance(block, ToolUseBlock):
+                    self._calls.setdefault(block.id, []).append(index)
+
+    def take(self, call: ToolUseBlock, index: int) -> ToolResultBlock:
+        """The first result after the call's message, unless the id was used again before."""
+        until = next((again for again in self._calls[call.id] if again > index), None)
+        found = self._results.get(call.id, ())
+        before = takewhile(lambda result: until is None or result[0] < until, found)
+        return next((block for place, block in before if place > index), _missing(call))
+
+
+def _with_results(message: TranscriptMessage, index: int, shelf: _Shelf) -> Iterator[TranscriptMessage]:
+    results: dict[str, Block] = {}
+    kept: list[Block] = []
+    for block in message.content:
+        if isinstance(block, ToolUseBlock):
+            if block.id in results:
+                continue
+            results[block.id] = shelf.take(block, index)
+        kept.append(block)
+    yield message if len(kept) == len(message.content) else msgspec.structs.replace(message, content=kept)
+    if results:
+        yield TranscriptMessage("user", list(results.values()), origin="tool")
+
+
+def _without_results(message: TranscriptMessage) -> Iterator[TranscriptMessage]:
+    rest = [block for block in message.content if not isinstance(block, ToolResultBlock)]
+    if len(rest) == len(message.content):
+        yield message
+    elif rest:
+        yield msgspec.structs.replace(message, content=rest)
+
+
+def _missing(call: ToolUseBlock) -> ToolResultBlock:
+    words = failure(
+        f"The result of {call.name} is not there.",
+        "runtime",
+        recommendations=["Check for side effects before calling it again: it may have run."],
+    )
+    return ToolResultBlock(call.id, words, is_error=True)
+
+
+Messages: TypeAlias = Sequence[TranscriptMessage]
+
+_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_NO_IMAGE = "it holds no PNG, JPEG, GIF or WebP image"
+_OMITTED = "(The conversation so far was left out.)"
+_SAID = frozenset({"prompt", "steer", "follow_up"})
+_TOO_MUCH = "there are too many, or too large ones"
+_WRONG_INPUT_CHARS = 2_000
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """``turns``: how many user messages are sent at most; ``alternate``: user and model must take turns.
+
+    ``images``: how many are sent at most, the latest ones;
+    ``image_chars`` and ``all_image_chars`` bound the base64 of one and of all.
+    """
+
+    turns: int | None = None
+    alternate: bool = False
+    images: int = 20
+    image_chars: int = 7 * 1024 * 1024
+    all_image_chars: int = 28 * 1024 * 1024
+
+
+def clean(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
+    """The messages for a model."""
+    cleaned: Messages = [marked(message) for message in messages]
+    cleaned = _blocks(cleaned, _checked_images)
+    cleaned = _blocks(cleaned, lambda block: [] if isinstance(block, ThinkingBlock) else [block])
+    cleaned = paired(_blocks(cleaned, _checked_call))
+    if rules.turns is not None:
+        cleaned = paired(limit_history_turns(cleaned, rules.turns))
+    cleaned = _capped_images(_blocks(cleaned, _without_details), rules)
+    return alternating(cleaned) if rules.alternate else list(cleaned)
+
+
+def limit_history_turns(messages: Messages, turns: int) -> list[TranscriptMessage]:
+    """From the ``turns``-th last user message on; all when there are not more. Results and summaries do not count."""
+    said = [index for index, message in enumerate(messages) if message.role == "user" and message.origin in _SAID]
+    if turns <= 0 or len(said) <= turns:
+        return list(messages)
+    return list(messages[said[-turns] :])
+
+
+# --- one message ------------------------------------------------------------------------------------------------------
+
+
+def marked(message: TranscriptMessage) -> TranscriptMessage:
+    """With a word about the session it came from, where that is another one."""
+    if message.from_session is None:
+        return message
+    mark = TextBlock(f"[Message from another session: {message.from_session}]\n")
+    return msgspec.structs.replace(message, content=[mark, *message.content], from_session=None)
+
+
+def _blocks(messages: Messages, change: Callable[[Block], Sequence[Block]]) -> list[TranscriptMessage]:
+    """Each block replaced by what ``change`` makes of it; messages that hold nothing then are dropped."""
+    changed = []
+    for message in messages:
+        blocks = [new for block in message.content for new in change(block)]
+        if len(blocks) == len(message.content) and all(map(_same, blocks, message.content)):
+            changed.append(message)
+        elif blocks:
+            changed.append(msgspec.structs.replace(message, content=blocks))
+    return [message for message in changed if message.content]
+
+
+def _same(new: Block, old: Block) -> bool:
+    return new is old
+
+
+def _checked_images(block: Block) -> Sequence[Block]:
+    match block:
+        case ImageBlock() if not _is_image(block):
+            return [_left_out(_NO_IMAGE)]
+        case ToolResultBlock(images=images) if images and not all(map(_is_image, images)):
+            return [msgspec.structs.replace(block, images=[image for image in images if _is_image(image)])]
+        case _:
+            return [block]
+
+
+def _is_image(image: ImageBlock) -> bool:
+    return image.mime_type in _IMAGE_TYPES and bool(image.data) and len(image.data) % 4 == 0
+
+
+def _left_out(why: str) -> TextBlock:
+    return TextBlock(f"[image left out: {why}]")
+
+
+def _checked_call(block: Block) -> Sequence[Block]:
+    """A call without an id or a name is dropped; an input that is no object is shown as what it was."""
+    if not isinstance(block, ToolUseBlock):
+        return [block]
+    if not block.id or not block.name:
+        return []
+    if isinstance(block.input, Mapping):
+        return [block]
+    given = block.input if isinstance(block.input, str) else msgspec.json.encode(block.input).decode()
+    return [msgspec.structs.replace(block, input={"invalid_arguments": given[:_WRONG_INPUT_CHARS]})]
+
+
+def _without_details(block: Block) -> Sequence[Block]:
+    if isinstance(block, ToolResultBlock) and isinstance(block.content, dict) and "details" in block.content:
+        content = {name: value for name, value in block.content.items() if name != "details"}
+        return [msgspec.structs.replace(block, content=content)]
+    return [block]
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _capped_images(messages: Messages, rules: Rules) -> list[TranscriptMessage]:
+    """The latest images that fit; in place of others a note, of a tool's images nothing."""
+    kept = _fitting((image for message in reversed(messages) for image in _images_of(message)), rules)
+
+    def change(block: Block) -> Sequence[Block]:
+        match block:
+            case ImageBlock() if id(block) not in kept:
+                return [_left_out(_TOO_MUCH)]
+            case ToolResultBlock(images=images) if any(id(image) not in kept for image in images):
+                return [msgspec.structs.replace(block, images=[image for image in images if id(image) in kept])]
+            case _:
+                return [block]
+
+    return _blocks(messages, change)
+
+
+def _images_of(message: TranscriptMessage) -> list[ImageBlock]:
+    """Latest first."""
+    images: list[ImageBlock] = []
+    for block in message.content:
+        if isinstance(block, ImageBlock):
+            images.append(block)
+        elif isinstance(block, ToolResultBlock):
+            images.extend(block.images)
+    return images[::-1]
+
+
+def _fitting(images: Iterable[ImageBlock], rules: Rules) -> set[int]:
+    kept: set[int] = set()
+    chars = 0
+    for image in images:
+        size = len(image.data)
+        if size <= rules.image_chars and len(kept) < rules.images and chars + size <= rules.all_image_chars:
+            kept.add(id(image))
+            chars += size
+    return kept
+
+
+def alternating(messages: Messages) -> list[TranscriptMessage]:
+    """Neighbours of one role in one message, and a user's message first."""
+    joined: list[TranscriptMessage] = []
+    for message in messages:
+        if joined and joined[-1].role == message.role:
+            joined[-1] = _join(joined[-1], message)
+        else:
+            joined.append(message)
+    if joined and joined[0].role == "assistant":
+        joined.insert(0, TranscriptMessage("user", [TextBlock(_OMITTED)], origin="summary"))
+    return joined
+
+
+def _join(first: TranscriptMessage, second: TranscriptMessage) -> TranscriptMessage:
+    origin = first.origin if first.origin in _SAID else second.origin
+    return msgspec.structs.replace(first, content=[*first.content, *second.content], origin=origin)
+
+
+class Cleaner:
+    """``clean`` with a memory of the last call: of what was there before only references are compared and copied.
+
+    Text can be added to what was cleaned as it is: it belongs to no call and takes no image's place. Results, calls and
+    images, and rules that count turns or join neighbours, concern older messages too: all is cleaned anew.
+    """
+
+    def __init__(self) -> None:
+        self._rules = Rules()
+        self._seen: list[TranscriptMessage] = []
+        self._cleaned: list[TranscriptMessage] = []
+        self._tokens = 0
+
+    def clean(self, messages: Sequence[TranscriptMessage], rules: Rules) -> tuple[list[TranscriptMessage], int]:
+        """What ``clean`` makes of the messages, and how many tokens that is, about."""
+        old = len(self._seen)
+        added = messages[old:]
+        if rules == self._rules and _is_local(rules) and all(map(_is_text, added)) and messages[:old] == self._seen:
+            more = [message for message in map(marked, added) if message.content]
+            self._cleaned += more
+            self._tokens += tokens_of(more)
+            self._seen += added
+        else:
+            self._cleaned = clean(messages, rules)
+            self._tokens = tokens_of(self._cleaned)
+            self._seen = [*messages]
+            self._rules = rules
+        return [*self._cleaned], self._tokens
+
+
+def _is_local(rules: Rules) -> bool:
+    return rules.turns is None and not rules.alternate
+
+
+def _is_text(message: TranscriptMessage) -> bool:
+    return all(isinstance(block, TextBlock) for block in message.content)

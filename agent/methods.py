@@ -1,0 +1,256 @@
+"""Methods.
+
+The methods of the native dialect, by what they are about.
+
+Methods about runs: prompt, steer, follow_up, abort, and the decisions that a run waits for.
+
+Methods about the conversation itself: another one, a shorter one.
+
+Methods that look at a worker or set what holds from the next model call on: answered at once, also in a run.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from agent.approvals import NotDecidable
+from agent.client_tools import BadClientTools, check_must_call, definitions_of, results_for
+from agent.compactor import CompactionFailed
+from agent.models.catalogue import UnknownModel
+from agent.output import Lane, RequestId
+from agent.requests import (
+    AbortParams,
+    CompactParams,
+    DecideParams,
+    DescribeCallParams,
+    NewSessionParams,
+    Refusal,
+    SetModelParams,
+    SetThinkingParams,
+    SwitchSessionParams,
+)
+from agent.runs import InboxFull, Run
+from agent.worker import Worker
+from wire.call_parts import CallPage
+from wire.entries import TranscriptMessage
+from wire.messages import PromptParams, PromptResult, SessionResult, StateResult, TextParams
+
+
+class RunMethods:
+    """A prompt waits in the lane for an aborted run to end; beside any other run it is refused."""
+
+    def __init__(self, worker: Worker, lane: Lane) -> None:
+        self._worker = worker
+        self._lane = lane
+        self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
+            "prompt": self._prompt,
+            "steer": self._steer,
+            "follow_up": self._follow_up,
+            "abort": self._abort,
+            "decide": self._decide,
+            "describe_call": self._describe_call,
+        }
+
+    def _prompt(self, params: PromptParams, request_id: RequestId) -> Any:
+        worker = self._worker
+        if worker.runs.busy:
+            return self._while_running(params)
+        try:
+            tools = definitions_of(params.client_tools)
+            check_must_call(params.answer.must_call if params.answer else (), tools)
+        except BadClientTools as exc:
+            raise Refusal("invalid_params", str(exc)) from exc
+        run = Run(
+            run_id=params.run_id or f"r{worker.output.next_seq()}",
+            text=worker.knowledge.expand(params.text),
+            images=params.images,
+            client_tools=tools,
+            results=params.tool_results,
+            history_turns=params.history_turns,
+            from_session=params.from_session,
+            answer=params.answer,
+        )
+        later = self._lane.put(request_id, lambda: self._execute(run))
+        worker.runs.set_active_run(run)
+        return later
+
+    def _while_running(self, params: PromptParams) -> Any:
+        match params.streaming_behavior:
+            case None:
+                raise Refusal("busy", "a run is in progress; pass streaming_behavior")
+            case "steer":
+                return self._steer(TextParams(params.text, params.images), None)
+            case "follow_up":
+                return self._follow_up(TextParams(params.text, params.images), None)
+
+    async def _execute(self, run: Run) -> PromptResult:
+        worker = self._worker
+        try:
+            from agent.turn import Turn  # noqa: PLC0415 - a worker is ready before it has imported what runs need
+
+            self._answer_client_calls(run)
+            return await Turn(run, worker).execute()
+        except Refusal:  # it never began: nobody will read what was queued for it
+            if not run.aborting:
+                worker.inbox.clear()
+            raise
+        finally:
+            worker.runs.clear_active_run(run)
+
+    def _answer_client_calls(self, run: Run) -> None:
+        """The calls that the run before left to the client get their results now, those that the prompt brings."""
+        conversation = self._worker.conversation
+        try:
+            results = results_for(conversation.open_calls, run.results)
+        except BadClientTools as exc:
+            raise Refusal("invalid_params", str(exc)) from exc
+        if results:
+            conversation.add(TranscriptMessage("user", [*results], origin="tool"))
+
+    def _steer(self, params: TextParams, _request_id: RequestId) -> Any:
+        return self._queue("steer", self._worker.inbox.steer, params)
+
+    def _follow_up(self, params: TextParams, _request_id: RequestId) -> Any:
+        return self._queue("follow_up", self._worker.inbox.follow_up, params)
+
+    def _queue(self, name: str, put: Callable[[TextParams], None], params: TextParams) -> Any:
+        if not self._worker.runs.busy:
+            raise Refusal("not_running", f"no run is in progress that could take a {name}; send a prompt")
+        try:
+            put(params)
+        except InboxFull:
+            raise Refusal("queue_full", f"{self._worker.limits.queued_inputs} inputs wait already") from None
+        return {"queued": name}
+
+    def _abort(self, params: AbortParams, _request_id: RequestId) -> Any:
+        runs = self._worker.runs
+        running = runs.busy
+        cleared = 0 if params.keep_queue else self._worker.inbox.clear()
+        if runs.active is not None:
+            runs.active.abort()
+        return {"aborted": running, "cleared": cleared}
+
+    def _decide(self, params: DecideParams, _request_id: RequestId) -> Any:
+        try:
+            self._worker.brain.approvals.decide(
+                params.call_id, params.decision, params.note, params.by, seen=params.seen
+            )
+        except NotDecidable as exc:
+            raise Refusal(exc.code, str(exc), call_id=params.call_id) from exc
+        return {"call_id": params.call_id, "decision": params.decision}
+
+    def _describe_call(self, params: DescribeCallParams, _request_id: RequestId) -> CallPage:
+        try:
+            return self._worker.brain.approvals.page(params.call_id, params.offset)
+        except NotDecidable as exc:
+            raise Refusal(exc.code, str(exc), call_id=params.call_id) from exc
+
+
+class SessionMethods:
+    """Each needs the conversation to itself: refused while a run is in progress."""
+
+    def __init__(self, worker: Worker, lane: Lane) -> None:
+        self._worker = worker
+        self._lane = lane
+        self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
+            "new_session": self._new_session,
+            "switch_session": self._switch_session,
+            "compact": self._compact,
+        }
+
+    def _new_session(self, params: NewSessionParams, request_id: RequestId) -> Any:
+        async def work() -> SessionResult:
+            fresh = self._worker.store.fresh(params.parent_session)
+            fresh.make_file()  # a small write that waits for no disk: less work than asking a thread
+            return self._held(await self._worker.hold(fresh, "new"))
+
+        return self._exclusively(request_id, work)
+
+    def _switch_session(self, params: SwitchSessionParams, request_id: RequestId) -> Any:
+        async def work() -> SessionResult:
+            worker = self._worker
+            wanted = worker.conversation
+            if params.session_file != wanted.session_file:
+                wanted = await trio.to_thread.run_sync(worker.store.open, params.session_file)
+            return self._held(await worker.hold(wanted, "switch"))
+
+        return self._exclusively(request_id, work)
+
+    def _compact(self, params: CompactParams, request_id: RequestId) -> Any:
+        async def work() -> dict[str, Any]:
+            worker = self._worker
+            conversation = worker.conversation
+            try:
+                summary = await worker.compactor.compact(
+                    conversation, worker.output.event, "manual", instructions=params.instructions
+                )
+            except CompactionFailed as exc:
+                raise Refusal("compaction_failed", str(exc)) from exc
+            if summary is None:
+                return {"compacted": False, "reason": "nothing to compact: there are no old turns"}
+            return {"compacted": True, "summary": summary, "messages": len(conversation.messages)}
+
+        return self._exclusively(request_id, work)
+
+    def _held(self, sealed: list[str]) -> SessionResult:
+        conversation = self._worker.conversation
+        return SessionResult(conversation.header.id, conversation.session_file, sealed or msgspec.UNSET)
+
+    def _exclusively(self, request_id: RequestId, work: Callable[[], Awaitable[Any]]) -> Any:
+        if self._worker.runs.busy:
+            raise Refusal("busy", "a run is in progress; abort it first")
+        return self._lane.put(request_id, work)
+
+
+class StateMethods:
+    """See the module."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.by_name: dict[str, Callable[[Any, RequestId], Any]] = {
+            "ping": lambda *_: {},
+            "get_state": self._get_state,
+            "get_messages": lambda *_: {"messages": worker.conversation.messages},
+            "get_commands": self._get_commands,
+            "set_model": self._set_model,
+            "set_thinking": self._set_thinking,
+        }
+
+    def _get_state(self, _params: Any, _request_id: RequestId) -> StateResult:
+        worker = self._worker
+        conversation, brain = worker.conversation, worker.brain
+        return StateResult(
+            session_id=conversation.header.id,
+            session_file=conversation.session_file,
+            message_count=len(conversation.messages),
+            is_streaming=worker.runs.active is not None,
+            is_compacting=worker.compactor.running,
+            provider=brain.model.provider,
+            model=brain.model.name,
+            thinking=brain.thinking,
+            pending=len(worker.inbox),
+            background=brain.processes.in_background,
+            status=worker.status(),
+        )
+
+    def _get_commands(self, _params: Any, _request_id: RequestId) -> Any:
+        knowledge = self._worker.knowledge
+        templates = [{"name": name, "source": "prompt_template"} for name in knowledge.templates]
+        skills = [{**msgspec.to_builtins(skill.view()), "source": "skill"} for skill in knowledge.skills]
+        return {"commands": [*templates, *skills]}
+
+    def _set_model(self, params: SetModelParams, _request_id: RequestId) -> Any:
+        worker = self._worker
+        try:
+            worker.brain.model = worker.models.open(params.provider, params.model)
+        except UnknownModel as exc:
+            raise Refusal("invalid_params", str(exc)) from exc
+        worker.output.event("state_changed", {"model": worker.brain.model.name})
+        return {"provider": worker.brain.model.provider, "model": worker.brain.model.name}
+
+    def _set_thinking(self, params: SetThinkingParams, _request_id: RequestId) -> Any:
+        self._worker.brain.thinking = params.level
+        self._worker.output.event("state_changed", {"thinking": params.level})
+        return {"level": params.level}

@@ -1,1 +1,0 @@
-"""The methods of the native dialect, by what they are about."""

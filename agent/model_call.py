@@ -1,0 +1,224 @@
+"""One model call and its partial reply.
+
+A model's answer as it comes in: said on at once, and complete in the end.
+
+One model call of a run: the cleaned conversation out, the answer in, and into the conversation.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from agent.client_tools import offered
+from agent.compactor import CompactionFailed, Compactor, Reason
+from agent.conversation import Conversation
+from agent.history.compaction import tokens_of, tokens_of_frame
+from agent.limits import Limits
+from agent.models.base import (
+    CallPiece,
+    ModelError,
+    ModelRequest,
+    Piece,
+    StopPiece,
+    TextPiece,
+    ThinkingPiece,
+    ToolDefinition,
+    UsagePiece,
+)
+from agent.models.retry import stream_with_retries
+from agent.output import Output, RunVoice
+from agent.runs import Run
+from agent.toolbox import Brain
+from wire.entries import Block, TextBlock, ThinkingBlock, ToolUseBlock, TranscriptMessage
+from wire.messages import TokenUsage
+from wire.texts import words_of
+
+
+class Reply:
+    """Takes pieces; ``count`` is told the tokens."""
+
+    def __init__(self, output: Output, run_id: str, count: Callable[[TokenUsage], None]) -> None:
+        self._output = output
+        self._run_id = run_id
+        self._count = count
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[ToolUseBlock] = []
+        self._stop_reason = "stop"
+
+    @property
+    def was_seen(self) -> bool:
+        """Whether a reader has seen something of it."""
+        return bool(self._text or self._thinking)
+
+    def take(self, piece: Piece) -> None:
+        """Take the next piece."""
+        match piece:
+            case TextPiece(parts):
+                self._text.append("".join(parts))  # one string a batch: a long answer is not a million objects
+                self._output.pieces("assistant_message", parts, self._run_id)
+            case ThinkingPiece(parts):
+                self._thinking.append("".join(parts))
+                self._output.pieces("thinking", parts, self._run_id)
+            case CallPiece(name, given):
+                self._calls.append(ToolUseBlock(_new_id(), name, given))
+            case UsagePiece(tokens_in, tokens_out):
+                self._count(TokenUsage(tokens_in, tokens_out))
+            case StopPiece(reason):
+                self._stop_reason = reason
+
+    def message(self) -> TranscriptMessage:
+        """It, complete."""
+        return TranscriptMessage("assistant", [*self._said(), *self._calls], stop_reason=self._stop_reason)
+
+    def broken_off(self, stop_reason: str) -> TranscriptMessage:
+        """What was seen of it; calls of an answer that was cut off were never meant to run."""
+        return TranscriptMessage("assistant", self._said(), stop_reason=stop_reason)
+
+    def _said(self) -> list[Block]:
+        blocks: list[Block] = []
+        if self._thinking:
+            blocks.append(ThinkingBlock("".join(self._thinking)))
+        if self._text:
+            blocks.append(TextBlock("".join(self._text)))
+        return blocks
+
+
+def _new_id() -> str:
+    """An id that no other call has, in any conversation: people approve a call by its id."""
+    return f"c{uuid.uuid4().hex[:12]}"
+
+
+_MOST_COMPACTIONS = 8
+"""Before one model call, each leaving half: a conversation for the largest window then fits the smallest."""
+
+
+class ModelCaller:
+    """The model calls of one run, one at a time. ``reply`` is the answer that is coming in, until it is kept."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        conversation: Conversation,
+        brain: Brain,
+        compactor: Compactor,
+        voice: RunVoice,
+        output: Output,
+        limits: Limits,
+    ) -> None:
+        self._run = run
+        self._conversation = conversation
+        self._brain = brain
+        self._compactor = compactor
+        self._voice = voice
+        self._output = output
+        self._limits = limits
+        self.system_prompt = brain.system_prompt
+        self.usage = TokenUsage()
+        self.reply: Reply | None = None
+
+    async def call(self) -> TranscriptMessage:
+        """The model's next message, added to the conversation. Raises ModelError or TranscriptError.
+
+        A conversation that is too long is compacted: once before it is sent, and as often as the model says so, as long
+        as that makes it shorter.
+        """
+        self._run.step_count += 1
+        self._run.breakpoint = lambda: "STREAMING_MODEL" if self.reply and self.reply.was_seen else "PRE_MODEL"
+        tools = offered(self._brain.definitions(), self._run.client_tools)
+        messages = await self._short_enough(tools)
+        step_id = f"{self._run.run_id}.{self._run.step_count - 1}"
+        return await self._ask_until_it_fits(step_id, messages, tools, _MOST_COMPACTIONS)
+
+    def break_off(self, stop_reason: str) -> TranscriptMessage | None:
+        """Keep the half answer that was seen, if there is one. Raises TranscriptError."""
+        reply, self.reply = self.reply, None
+        if reply is None or not reply.was_seen:
+            return None
+        message = reply.broken_off(stop_reason)
+        self._conversation.add(message)
+        return message
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    async def _ask_until_it_fits(
+        self, step_id: str, messages: list[TranscriptMessage], tools: Sequence[ToolDefinition], compactions: int
+    ) -> TranscriptMessage:
+        try:
+            return await self._ask(step_id, messages, tools)
+        except ModelError as exc:
+            if not exc.overflow or not compactions or (self.reply is not None and self.reply.was_seen):
+                raise
+            keep = min(self._brain.context_tokens // 4, tokens_of(messages) // 2)
+            if not await self._compact("overflow", keep):
+                raise
+        messages, _ = self._cleaned()
+        return await self._ask_until_it_fits(f"{step_id}.compacted", messages, tools, compactions - 1)
+
+    async def _ask(
+        self, step_id: str, messages: Sequence[TranscriptMessage], tools: Sequence[ToolDefinition]
+    ) -> TranscriptMessage:
+        brain = self._brain
+        request = ModelRequest(
+            step_id,
+            messages,
+            system_prompt=self._whole_system_prompt(),
+            thinking=brain.thinking,
+            tools=tools,
+            answer=self._run.answer,
+        )
+        reply = self.reply = Reply(self._output, self._run.run_id, self._count)
+        async with aclosing(stream_with_retries(brain.model, request, self._voice.say)) as pieces:
+            async for piece in pieces:
+                reply.take(piece)
+                await self._output.room(self._limits.output_soft)
+        message = reply.message()
+        self._conversation.add(message)
+        self.reply = None
+        return message
+
+    def _whole_system_prompt(self) -> str:
+        """The system prompt, with the answer options that the model does not take as parameters."""
+        wanted = self._run.answer
+        words = "" if wanted is None else words_of(wanted, passed_on=self._brain.model.takes_answer_options)
+        return "\n\n".join(filter(None, (self.system_prompt, words)))
+
+    def _count(self, more: TokenUsage) -> None:
+        was = self.usage
+        self.usage = TokenUsage(was.input_tokens + more.input_tokens, was.output_tokens + more.output_tokens)
+
+    # --- making room --------------------------------------------------------------------------------------------------
+
+    def _cleaned(self) -> tuple[list[TranscriptMessage], int]:
+        """The conversation as it is sent, and its tokens."""
+        brain, turns = self._brain, self._run.history_turns
+        rules = brain.rules if turns is None else msgspec.structs.replace(brain.rules, turns=turns)
+        if brain.model.needs_alternation:
+            rules = msgspec.structs.replace(rules, alternate=True)
+        return brain.cleaner.clean(self._conversation.messages, rules)
+
+    async def _short_enough(self, tools: Sequence[ToolDefinition]) -> list[TranscriptMessage]:
+        messages, tokens = self._cleaned()
+        frame = tokens_of_frame(self._whole_system_prompt(), tools)
+        room = self._brain.context_tokens - self._limits.context_reserve - frame
+        if tokens <= room:
+            return messages
+        try:
+            await self._compact("threshold", max(0, room) // 4)
+        except ModelError as exc:  # the estimate may be wrong: the model shall say whether it is too long
+            self._voice.say("error", {"severity": "warn", "phase": "model", "message": str(exc)})
+        messages, _ = self._cleaned()
+        return messages
+
+    async def _compact(self, reason: Reason, keep_tokens: int) -> bool:
+        """Whether it is shorter now. Raises ModelError."""
+        try:
+            summary = await self._compactor.compact(
+                self._conversation, self._voice.say, reason, keep_tokens=keep_tokens
+            )
+        except CompactionFailed as exc:
+            raise ModelError(str(exc)) from exc
+        return summary is not None

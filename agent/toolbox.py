@@ -1,0 +1,80 @@
+"""What answers and what it may do: changeable between model calls, shared by all runs of a worker."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from agent.approvals import Approvals
+from agent.conversation import Conversation
+from agent.history.clean import Cleaner, Rules
+from agent.hooks import Hooks
+from agent.models.base import Model, ToolDefinition
+from agent.policy import Policy
+from agent.processes.registry import ProcessRegistry
+from agent.tools.base import Report, Tool, ToolContext, definition_of
+from agent.tools.file_state import FileLedger
+from wire.entries import ToolUseBlock
+
+
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """What the children and tools of a worker see: the working directory (a real path), their environment.
+
+    ``readable``: directories outside that may be read (of skills); ``protected``: what no file tool may write.
+    ``skill_env`` is for children, only where ``environment`` does not set it.
+    """
+
+    cwd: str
+    environment: Mapping[str, str]
+    readable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    skill_env: Mapping[str, str] = {}
+    allow_outside: bool = False
+
+
+class Brain(msgspec.Struct, eq=False, kw_only=True):
+    """``tools`` are made when they are first needed: a worker is ready before it has imported them."""
+
+    model: Model
+    system_prompt: str
+    reach: Reach
+    processes: ProcessRegistry
+    open_tools: Callable[[], dict[str, Tool]] = dict
+    files: FileLedger = msgspec.field(default_factory=FileLedger)
+    thinking: str = "off"
+    policy: Policy = Policy()
+    approvals: Approvals = msgspec.field(default_factory=Approvals)
+    hooks: Hooks = msgspec.field(default_factory=Hooks)
+    rules: Rules = Rules()
+    cleaner: Cleaner = msgspec.field(default_factory=Cleaner)
+    context_tokens: int = 200_000
+    _tools: dict[str, Tool] | None = None
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """Those of this agent, by name."""
+        if self._tools is None:
+            self._tools = self.open_tools()
+        return self._tools
+
+    def context_for(self, conversation: Conversation, call: ToolUseBlock, report: Report) -> ToolContext:
+        """What a call in this conversation may use."""
+        session_id = conversation.header.id
+        reach = self.reach
+        return ToolContext(
+            cwd=reach.cwd,
+            environment={**reach.skill_env, **reach.environment},
+            report=report,
+            call_id=call.id,
+            files=self.files,
+            processes=self.processes,
+            scope_key=session_id,
+            session_key=session_id,
+            outputs=conversation.outputs,
+            readable=reach.readable,
+            protected=reach.protected,
+            allow_outside=reach.allow_outside,
+        )
+
+    def definitions(self) -> list[ToolDefinition]:
+        """The tools as a model sees them."""
+        return [ToolDefinition(tool.name, tool.description, definition_of(tool)) for tool in self.tools.values()]

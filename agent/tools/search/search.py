@@ -1,0 +1,209 @@
+"""Parent side.
+
+The parent's side of a search: start the child, give it the request, take its lines, and see that it ends.
+
+What a search says of all that it does not show; pure.
+"""
+
+import os
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from agent.tools.base import ToolContext, ToolError
+from agent.tools.paths import Place, failures_of, kind_of, open_directory, opened, shown
+from agent.tools.search.walk import read_text_at
+
+SECONDS = 20.0
+"""How long a search may take."""
+_GRACE = 2.0
+"""Seconds more until the child is killed that should have ended itself."""
+_MAX_ANSWER = 16 * 1024 * 1024
+_ROOM = Path(__file__).parents[3]
+_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from agent.tools.search.child import main; main(int(sys.argv[2]))"
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look for: ``glob`` fits paths; with ``pattern`` the lines of files are searched, else paths are told."""
+
+    glob: str | None = None
+    pattern: str | None = None
+    flags: int = 0
+    context: int = 0
+    limit: int
+    include_ignored: bool = False
+
+
+class End(msgspec.Struct, frozen=True):
+    """How a search ended. ``stopped_at``: the time was up at this path."""
+
+    matches: int = 0
+    shown: int = 0
+    files: int = 0
+    ignored: int = 0
+    unreadable: int = 0
+    too_deep: int = 0
+    binary: int = 0
+    too_large: int = 0
+    stopped_at: str | None = None
+
+
+class Outcome(msgspec.Struct):
+    """The lines to show, and the end; None when the child had to be killed."""
+
+    lines: list[str] = []
+    end: End | None = None
+
+
+class _Message(msgspec.Struct, frozen=True):
+    lines: list[str] = []
+    end: End | None = None
+    bad: str | None = None
+
+
+class _Start(msgspec.Struct, frozen=True):
+    directory: int
+    request: dict[str, Any]
+
+
+async def search(query: Query, place: Place, context: ToolContext, seconds: float = SECONDS) -> Outcome:
+    """Search ``place``. Raises ToolError when there is no such place, or the pattern is none."""
+    start = await trio.to_thread.run_sync(_begin, query, place, context, seconds)
+    try:
+        return await _run(start, seconds)
+    finally:
+        os.close(start.directory)
+
+
+def _begin(query: Query, place: Place, context: ToolContext, seconds: float) -> _Start:
+    with failures_of("search", place):
+        name = None if query.pattern is None else _file_name(place)
+        directory_of = place if name is None else place._replace(names=place.names[:-1])
+        above = None if query.include_ignored else _rules_above(directory_of)
+        prefix = shown(directory_of.relative_to(context.cwd))
+        request = {
+            "mode": "find" if query.pattern is None else "grep",
+            "pattern": query.pattern,
+            "flags": query.flags,
+            "glob": query.glob,
+            "context": query.context,
+            "limit": query.limit,
+            "seconds": seconds,
+            "name": None if name is None else os.fsencode(name).hex(),
+            "above": above,
+            "prefix": "" if prefix == "." else prefix.rstrip("/") + "/",
+        }
+        return _Start(open_directory(directory_of), request)
+
+
+def _file_name(place: Place) -> str | None:
+    """The name of the file to search; None for a directory."""
+    if not place.names:
+        return None
+    with opened(place) as (parent, name):
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if stat.S_ISREG(status.st_mode):
+        return name
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    raise ToolError(f"path: {place.asked} is {kind_of(status)}, and cannot be searched", "validation")
+
+
+def _rules_above(place: Place) -> list[tuple[str, str]]:
+    """The ignore files of the directories above the place, from the confining one down, and the way down from each.
+
+    What lies above the confining directory is none of the tools' business, ignore files neither.
+    """
+    found = []
+    for depth in range(len(place.names)):
+        descriptor = open_directory(place._replace(names=place.names[:depth]))
+        try:
+            text = read_text_at(descriptor, ".gitignore")
+        finally:
+            os.close(descriptor)
+        if text is not None:
+            found.append(("".join(f"{name}/" for name in place.names[depth:]), text))
+    return found
+
+
+async def _run(start: _Start, seconds: float) -> Outcome:
+    outcome = Outcome()
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore", "-c", _BOOT, str(_ROOM), str(start.directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[start.directory],
+        env={},
+    )
+    assert process.stdio is not None  # noqa: S101 - tells the type checker what two PIPEs mean
+    try:
+        with trio.move_on_after(seconds + _GRACE) as patience:
+            await _converse(process.stdio, start.request, outcome)
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):  # brief: it has been killed
+            await process.wait()
+            await process.stdio.aclose()
+    if outcome.end is None and not patience.cancelled_caught:
+        raise ToolError("the search ended unexpectedly", retryable=True)
+    return outcome
+
+
+async def _converse(
+    child: "trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream]", request: dict[str, Any], outcome: Outcome
+) -> None:
+    with suppress(trio.BrokenResourceError):  # it ended early: what it said, if anything, tells why
+        await child.send_all(msgspec.json.encode(request))
+        await child.send_stream.aclose()
+    rest = b""
+    taken = 0
+    async for data in child.receive_stream:
+        taken += len(data)
+        if taken > _MAX_ANSWER:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            _take(msgspec.json.decode(line, type=_Message), outcome)
+
+
+def _take(message: _Message, outcome: Outcome) -> None:
+    if message.bad is not None:
+        raise ToolError(f"pattern: {message.bad}", "validation")
+    outcome.lines += message.lines
+    outcome.end = message.end
+
+
+def passed_over(outcome: Outcome, things: str) -> list[str]:
+    """Lines for the end of the result; ``things`` are what was looked for."""
+    end = outcome.end
+    if end is None:
+        return [
+            f"[the search took too long and was stopped; there may be more {things}. Search less, or a simpler way.]"
+        ]
+    notes = []
+    if end.matches > end.shown:
+        more = "at least " if end.stopped_at is not None else ""
+        files = f" in {end.files} files" if end.files else ""
+        notes.append(
+            f"[{end.shown} of {more}{end.matches} {things}{files} are shown; narrow the search, or set limit higher]"
+        )
+    elif end.stopped_at is not None:
+        notes.append(f"[the time was up at {end.stopped_at}; what comes after it was not searched]")
+    reasons = (
+        (end.binary, "binary files"),
+        (end.too_large, "files larger than 32 MiB"),
+        (end.unreadable, "files or directories that cannot be read"),
+        (end.too_deep, "directories more than 100 levels deep"),
+        (0 if end.matches else end.ignored, "names that .gitignore leaves out (see include_ignored)"),
+    )
+    skipped = [f"{count} {what}" for count, what in reasons if count]
+    if skipped:
+        notes.append(f"[not searched: {', '.join(skipped)}]")
+    return notes

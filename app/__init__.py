@@ -1,0 +1,1 @@
+"""One supervisor process: its parts, its log, its console."""

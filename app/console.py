@@ -1,0 +1,301 @@
+"""Status line, stdout/stderr writer threads.
+
+The threads that write what others say, and their end: a reader gets a second for the last words, and no more.
+
+What ``pool run`` shows: on a terminal one line of figures that stays at the bottom, elsewhere one line an event.
+
+Lines for the standard output of ``pool run``, written by a thread: who reads there must not hold the supervisor.
+"""
+
+import contextlib
+import errno
+import functools
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+import structlog
+import trio
+
+from app.log import LogTail, opened_log, render_json, render_line
+from gateway.methods.operator import LogPage
+from pool.statistics import PoolStatistics
+from settings.schema import LogSettings
+from wire.redaction import Redactor
+from wire.terminal import can_style, span, wants_styles
+
+_LOOK_SECONDS = 0.05
+_PATIENCE = 20
+"""So many looks that find the thread inside a write: together a second. One that has only had no turn is waited for."""
+
+
+class WritingThread(threading.Thread):
+    """Runs ``write_all``, which is given this thread and writes what ``lines`` has, up to a None; a daemon."""
+
+    def __init__(self, lines: queue.Queue[Any], write_all: Callable[["WritingThread"], None], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._lines = lines
+        self._write_all = write_all
+        self.is_writing = False
+        """Set around what a reader can hold up."""
+        self.is_given_up = False
+
+    def run(self) -> None:
+        """Write until told to end."""
+        self._write_all(self)
+
+    def end(self) -> None:
+        """Put None behind the last of the lines and wait until the thread has ended; give up where nobody reads."""
+        patience = _PATIENCE
+        is_told = False
+        while self.is_alive() and patience:
+            if not is_told:
+                with suppress(queue.Full):
+                    self._lines.put_nowait(None)
+                    is_told = True
+            self.join(_LOOK_SECONDS)
+            patience -= self.is_writing
+        self.is_given_up = self.is_alive()
+
+
+@contextmanager
+def ends_without_a_reader() -> Iterator[None]:
+    """Where at the end a thread is still inside a write that nobody reads, end the process with 0 (1: raised).
+
+    Python would at its own end wait for what that thread holds, for as long as nobody reads.
+    """
+    code = 1
+    try:
+        yield
+        code = 0
+    finally:
+        if any(isinstance(thread, WritingThread) and thread.is_given_up for thread in threading.enumerate()):
+            os._exit(code)
+
+
+_QUEUED_LINES = 1000
+_REDRAW_SECONDS = 1.0
+_CLEAR = "\r\x1b[2K"
+_EVERY_TURN = frozenset({"session_bound", "session_parked", "session_resumed"})
+"""Far too many for a log, unless somebody asks for everything."""
+_ROUTINE = frozenset({"worker_spawned", "worker_ready", "worker_evicted", "worker_exited"})
+"""Told by the figures already; on a terminal they would only scroll by."""
+_TROUBLE = frozenset(
+    {"breaker_opened", "error", "guard_lost", "session_failed", "state_file_set_aside", "worker_contaminated"}
+    | {
+        "hook_failed",
+        "prewarm_failed",
+        "previous_workers_left",
+        "reload_refused",
+        "service_manager_unreachable",
+        "sessions_damaged",
+        "socket_lost",
+        "turn_stalled",
+    }
+    | {"store_degraded", "store_rows_refused", "store_set_aside"}
+)
+"""What somebody should look at."""
+_TAKEN = frozenset({"event", "level", "logger", "ts"})
+_EXPECTED_EXITS = frozenset({"evicted", "retired", "idle", "operator", "drained", "closed"})
+
+
+class Narrator:
+    """Tells a terminal or a log what the supervisor does, from a thread: a terminal that is held must not hold it.
+
+    What cannot be written in time is dropped, and the number of lines dropped is told when writing goes on. A context
+    manager: while it is entered, every logger of the process writes here too; leaving it gives the reader of the
+    last lines a second.
+    """
+
+    def __init__(
+        self,
+        *,
+        live: bool,
+        settings: LogSettings | None = None,
+        out: TextIO | None = None,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        """``live``: ``out`` (stderr) is a terminal. ``env``: says whether it shows colours (``NO_COLOR``, ``TERM``)."""
+        self._settings = settings or LogSettings()
+        is_human = self._settings.format == "human" or (self._settings.format == "auto" and live)
+        can_draw = live and can_style(env)
+        self._live = can_draw and is_human
+        is_coloured = live and wants_styles(env)
+        self._render = functools.partial(render_line, is_coloured=is_coloured) if is_human else render_json
+        self._out = out or sys.stderr
+        self._redactor = Redactor()
+        self._tail = LogTail()
+        self._log = contextlib.ExitStack()
+        self._logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+        self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_QUEUED_LINES)
+        self._dropped = 0
+        self._thread = WritingThread(self._queue, self._write_all, "narrator")
+
+    def __enter__(self) -> Self:
+        self._logger = self._log.enter_context(
+            opened_log(self._settings, self._take_line, self._render, self._redactor)
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._log.close()
+        self._thread.end()
+
+    def hide(self, values: Iterable[str]) -> None:
+        """Show these values in no line from now on: what the environments of profiles hold, for example."""
+        self._redactor.hide(values)
+
+    def log(self, event: str, data: Mapping[str, Any]) -> None:
+        """Tell of an event; never blocks."""
+        fields = {f"{key}_" if key in _TAKEN else key: value for key, value in data.items()}
+        getattr(self._logger, self._level(event, data))(event, **fields)
+
+    def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
+        """See ``LogTail.read``."""
+        return self._tail.read(cursor, limit, max_bytes)
+
+    def _take_line(self, line: str) -> None:
+        self._tail.add(line)
+        self.write(line)
+
+    def write(self, line: str) -> None:
+        """Write a line as it is, above the figures; never blocks."""
+        self._put("line", line)
+
+    def ready(self, socket: Path, data_dir: Path) -> None:
+        """Tell that clients can connect."""
+        self.log("ready", {"socket": str(socket), "data_dir": str(data_dir)})
+
+    def _level(self, event: str, data: Mapping[str, Any]) -> str:
+        if event == "worker_exited" and data.get("cause") not in _EXPECTED_EXITS:
+            return "warning"
+        if event in _TROUBLE:
+            return "warning"
+        return "debug" if event in _EVERY_TURN or (self._live and event in _ROUTINE) else "info"
+
+    async def follow(self, statistics: Callable[[], PoolStatistics]) -> None:
+        """Keep the line of figures true until cancelled: looked at once a second, redrawn when it has changed."""
+        drawn = ""
+        while self._live:
+            line = render_figures(statistics(), shutil.get_terminal_size().columns - 1)
+            if line != drawn:
+                self._put("figures", line)
+                drawn = line
+            await trio.sleep(_REDRAW_SECONDS)
+
+    def _put(self, kind: str, text: str) -> None:
+        try:
+            if self._dropped:
+                self._queue.put_nowait(("line", self._render(_loss(self._dropped))))
+                self._dropped = 0
+            self._queue.put_nowait((kind, text))
+        except queue.Full:
+            self._dropped += 1
+
+    # --- the writing thread -----------------------------------------------------------------------------------------
+
+    def _write_all(self, thread: WritingThread) -> None:
+        figures = ""
+        try:
+            while (item := self._queue.get()) is not None:
+                thread.is_writing = True
+                figures = self._write(*item, figures)
+                thread.is_writing = False
+            if figures:
+                thread.is_writing = True
+                self._out.write(_CLEAR)  # what they say has been overtaken by the end
+                self._out.flush()
+        except (OSError, ValueError):
+            return  # the terminal or the log is gone; the supervisor goes on without
+
+    def _write(self, kind: str, text: str, figures: str) -> str:
+        clear = _CLEAR if self._live else ""
+        if kind == "figures":
+            figures = text
+            self._out.write(clear + text)
+        else:
+            self._out.write(f"{clear}{text}\n{figures}")
+        self._out.flush()
+        return figures
+
+
+def _loss(count: int) -> dict[str, Any]:
+    """The event that tells of lines which nobody read in time."""
+    return {"ts": time.time(), "level": "warning", "event": "lines_dropped", "count": count}
+
+
+def render_figures(figures: PoolStatistics, width: int) -> str:
+    """The pool in one line of at most ``width`` characters."""
+    pool = figures.pool
+    parts = [
+        f"pool {pool.total}/{pool.max}",
+        *(f"{count} {name}" for name, count in (("leased", pool.leased), ("idle", pool.idle))),
+        *(f"{count} {name}" for name, count in (("starting", pool.starting), ("stopping", pool.stopping)) if count),
+        f"{pool.waiting} waiting",
+        f"{len(figures.sessions)} sessions",
+        f"{figures.latency.turn.count} turns",
+    ]
+    if figures.latency.acquire.count:
+        parts.append(f"acquire p99 {span(figures.latency.acquire.p99)}")
+    if pool.mode != "running":
+        parts.insert(1, pool.mode)
+    return "  ".join(parts)[: max(width, 0)]
+
+
+_QUEUED = 100
+
+
+class Printer:
+    """A context manager; leaving it gives the reader of the last lines a second.
+
+    One that is never told anything starts no thread. Characters that the output's encoding does not have are written as
+    standard error has them: by their numbers.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._encoding = out.encoding or "utf-8"
+        self._queue: queue.Queue[str | None] = queue.Queue(_QUEUED)
+        self._thread: WritingThread | None = None
+        self._error: OSError | None = None
+        self.ended = threading.Event()
+        """It writes no more, because that failed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._thread is not None:
+            self._thread.end()
+
+    def write(self, lines: str) -> None:
+        """Have lines, without the last line end, written; never blocks. Raises OSError where nobody takes them."""
+        if self._error is not None:
+            raise self._error
+        if self._thread is None:
+            self._thread = WritingThread(self._queue, self._write_all, "printer")
+            self._thread.start()
+        try:
+            self._queue.put_nowait(lines)
+        except queue.Full:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+
+    def _write_all(self, thread: WritingThread) -> None:
+        try:
+            while (lines := self._queue.get()) is not None:
+                writable = lines.encode(self._encoding, "backslashreplace").decode(self._encoding)
+                thread.is_writing = True
+                self._out.write(f"{writable}\n")
+                self._out.flush()
+                thread.is_writing = False
+        except (OSError, ValueError) as exc:  # ValueError: closed
+            self._error = exc if isinstance(exc, OSError) else OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+            self.ended.set()

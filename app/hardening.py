@@ -1,0 +1,51 @@
+"""What a process that holds tokens and keys asks of the kernel before it reads them.
+
+- No core dump of it, whoever would catch it, and none of what it starts, unless that raises its limit again.
+- Nobody of the same user without rights of root's own may look into its memory or its environment: a worker that a
+  model has taken over may be a child of it.
+- Whatever it makes is its owner's alone, with any umask of whoever has started it.
+"""
+
+import ctypes
+import os
+import resource
+import sys
+from collections.abc import Mapping
+
+_PR_SET_DUMPABLE = 4
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+"""Of glibc's ``mallopt``."""
+_LARGE_BYTES = 256 * 1024
+_ARENAS = 2
+
+
+def harden() -> None:
+    """For good, and for this process only but for the limit and the umask, which children inherit."""
+    os.umask(0o077)
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+"""Of glibc's ``mallopt``."""
+_LARGE_BYTES = 256 * 1024
+_ARENAS = 2
+
+
+def bound_heap(env: Mapping[str, str]) -> None:
+    """Have large blocks given back when they are freed.
+
+    Does nothing without glibc, or where the environment sets its allocator (``MALLOC_*``, ``GLIBC_TUNABLES``).
+
+    By default glibc takes blocks of up to 32 MiB from its heap once one of that size was freed. A small block that
+    outlives its large neighbours then holds them all: each large prompt left a part of itself behind.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    is_set = "glibc.malloc." in env.get("GLIBC_TUNABLES", "") or any(name.startswith("MALLOC_") for name in env)
+    if mallopt is None or is_set:
+        return
+    for option, value in ((_MMAP_THRESHOLD, _LARGE_BYTES), (_TRIM_THRESHOLD, _LARGE_BYTES), (_ARENA_MAX, _ARENAS)):
+        mallopt(option, value)

@@ -1,0 +1,234 @@
+"""Structlog setup, error log.
+
+The log of ``pool run``: what structlog and the standard library's loggers are told, as lines for people or as JSON.
+
+Everything takes one way: bound facts (request, session, run), level, time, redaction, one line, the sink. The sink must
+not block; who calls a logger may be the supervisor's only thread.
+
+What goes wrong in sessions, for the log: events are for whoever follows, the log for whoever looks later.
+
+The latest lines of the supervisor's log, kept in memory for ``logs.tail``: bounded, read from any position on.
+"""
+
+import contextlib
+import datetime as dt
+import logging
+import re
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor
+
+from gateway.methods.operator import LogPage
+from settings.schema import LogSettings
+from wire.messages import EventEnvelope
+from wire.redaction import Redactor
+from wire.terminal import BOLD, DIM, PLAIN, RED, YELLOW, clean
+
+_NAMES = ("ts", "level", "logger", "event")
+_OWN_LOGGER = "pool"
+_TRACE_LINES = 40
+_COLOURS = {"warning": YELLOW, "error": RED, "critical": RED, "debug": DIM}
+Renderer = Callable[[dict[str, Any]], str]
+
+
+@contextlib.contextmanager
+def opened_log(
+    settings: LogSettings, sink: Callable[[str], None], render: Renderer, redactor: Redactor
+) -> Iterator[structlog.typing.FilteringBoundLogger]:
+    """Route every logger of this process to ``sink``, one call a line; yields the logger of the house itself.
+
+    ``render`` makes the line of ``{ts, level, event, ...}``: ``ts`` in seconds, all else as the redactor leaves it.
+    Loggers and warnings are as before when it ends.
+    """
+    handler = _Handler(sink)
+    handler.setFormatter(_formatter(render, redactor))
+    root = logging.getLogger()
+    level, config = root.level, structlog.get_config()
+    structlog.configure(
+        processors=[*_facts(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.level.upper()]),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    root.addHandler(handler)
+    root.setLevel(settings.level.upper())
+    logging.captureWarnings(capture=True)
+    try:
+        yield structlog.get_logger(_OWN_LOGGER)
+    finally:
+        logging.captureWarnings(capture=False)
+        root.setLevel(level)
+        root.removeHandler(handler)
+        structlog.configure(**config)
+
+
+class _Handler(logging.Handler):
+    """Hands each line to the sink."""
+
+    def __init__(self, sink: Callable[[str], None]) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception as exc:  # noqa: BLE001  # who logs is not to fail for it; the log says what it lacks
+            line = self.format(_substitute(record, exc))
+        self._sink(line)
+
+
+def _substitute(record: logging.LogRecord, error: Exception) -> logging.LogRecord:
+    message = f"a line for the log could not be made: {record.msg!r}: {type(error).__name__}: {error}"
+    fields = {"name": record.name, "levelno": logging.ERROR, "levelname": "ERROR", "msg": message}
+    return logging.makeLogRecord(fields)
+
+
+def _formatter(render: Renderer, redactor: Redactor) -> logging.Formatter:
+    def finish(_logger: Any, _method: str, event: EventDict) -> str:
+        head = {name: event.pop(name) for name in _NAMES if name in event}
+        if head.get("logger") == _OWN_LOGGER:
+            del head["logger"]
+        if "exception" in event:
+            event["exception"] = "\n".join(event["exception"].splitlines()[-_TRACE_LINES:])
+        return render({"ts": head.pop("ts"), **redactor.fields({**head, **event})})
+
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_facts(),
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            finish,
+        ],
+    )
+
+
+def _facts() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(key="ts"),
+    ]
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+def render_json(event: dict[str, Any]) -> str:
+    """``{"ts":"2026-01-02T03:04:05.678Z","level":"info","event":"ready","socket":...}``."""
+    at = dt.datetime.fromtimestamp(event["ts"], dt.UTC)
+    return msgspec.json.encode({**event, "ts": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03}Z"}).decode()
+
+
+def render_line(event: dict[str, Any], *, is_coloured: bool = False) -> str:
+    """``2026-01-02T03:04:05Z warning worker_exited worker=w1 error="exited with code 3"``, a traceback below it.
+
+    Texts with spaces are quoted; the usual level is not worth a word.
+    """
+    dim, bold, plain = (DIM, BOLD, PLAIN) if is_coloured else ("", "", "")
+    fields = {key: value for key, value in event.items() if key not in (*_NAMES, "exception") and value is not None}
+    level = event.get("level", "info")
+    colour = _COLOURS.get(level, "") if is_coloured else ""
+    parts = [
+        f"{dim}{dt.datetime.fromtimestamp(event['ts'], dt.UTC):%Y-%m-%dT%H:%M:%SZ}{plain}",
+        *([f"{colour}{level}{plain if colour else ''}"] if level != "info" else []),
+        *([f"{dim}{clean(event['logger'])}{plain}"] if "logger" in event else []),
+        f"{bold}{clean(event['event'])}{plain}",
+        *(f"{dim}{clean(key)}={plain}{_value(value)}" for key, value in fields.items()),
+    ]
+    trace = "".join(f"\n  {clean(line)}" for line in event.get("exception", "").splitlines())
+    return " ".join(parts) + trace
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        text = clean(value)
+        return text if text and " " not in text and '"' not in text else msgspec.json.encode(text).decode()
+    return clean(msgspec.json.encode(value).decode())
+
+
+_MOST_RUNS = 1000
+
+
+class ErrorLog:
+    """Takes every ``error`` event. Of one run the first reaches the log, however many its worker makes."""
+
+    def __init__(self, log: Callable[[str, Mapping[str, Any]], None]) -> None:
+        """``log`` takes the event's name and its facts."""
+        self._log = log
+        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Runs of which something was told, the latest last."""
+
+    def take(self, event: EventEnvelope) -> None:
+        """An error has happened; what concerns no session has been told already by whom it concerns."""
+        if event.session and not self._was_told(event):
+            facts = msgspec.json.decode(event.data, type=dict[str, Any])
+            self._log("error", {**facts, "session": event.session, "run": event.run_id})
+
+    def _was_told(self, event: EventEnvelope) -> bool:
+        """What belongs to no run is the gateway's own word, and is told each time."""
+        if event.run_id is None:
+            return False
+        run = (event.session, event.run_id)
+        if run in self._told:
+            return True
+        self._told[run] = None
+        if len(self._told) > _MOST_RUNS:
+            self._told.popitem(last=False)
+        return False
+
+
+KEPT_BYTES = 1024 * 1024
+_LONGEST_LINE = 16 * 1024
+"""Bytes; the rest of a longer line is left out here, not in the log itself."""
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class LogTail:
+    """Filled from any thread. A position is how many bytes were logged before it in this supervisor's life."""
+
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._lines: deque[tuple[str, int]] = deque()
+        """Each with its size in bytes, the line break included."""
+        self._begin = self._end = 0
+        """The positions of the first line that is kept, and after the last one."""
+        self._lock = threading.Lock()
+
+    def add(self, text: str) -> None:
+        """Keep what was logged; one event may have several lines."""
+        with self._lock:
+            for line in _STYLE.sub("", text).split("\n"):
+                kept = line.encode(errors="replace")[:_LONGEST_LINE].decode(errors="ignore")
+                size = len(kept.encode()) + 1
+                self._lines.append((kept, size))
+                self._end += size
+            while self._end - self._begin > self._kept_bytes:
+                self._begin += self._lines.popleft()[1]
+
+    def read(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
+        """The lines after the position ``cursor``, of these the latest; without one the latest of all."""
+        with self._lock:
+            lines, begin, end = list(self._lines), self._begin, self._end
+        is_reset = cursor is not None and cursor > end
+        since = begin if cursor is None or is_reset else cursor
+        taken: list[str] = []
+        position = end
+        while lines and len(taken) < limit:
+            line, size = lines.pop()
+            if position - size < since or end - (position - size) > max_bytes:
+                break
+            taken.append(line)
+            position -= size
+        return LogPage(
+            cursor=end,
+            size=end,
+            lines=taken[::-1],
+            truncated=position > since or (cursor is not None and cursor < begin),
+            reset=is_reset,
+        )

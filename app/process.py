@@ -1,0 +1,140 @@
+"""The supervisor process and the system: readiness and watchdog for the service manager, signals as an iterator."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from errors import UsageError
+
+_SHORTEST_WATCHDOG = 0.01
+"""Seconds; below, the pings would be all that we do."""
+
+
+def _ignore_loss(event: str, data: dict[str, Any]) -> None:
+    """For those who do not want to know that nobody listens."""
+
+
+class ServiceManager:
+    """The way to the service manager; without ``NOTIFY_SOCKET`` every method does nothing. A context manager.
+
+    Args:
+        env: the process's environment.
+        on_trouble: called with ``(event, data)`` when a message cannot be delivered, once for a row of them.
+
+    Raises:
+        UsageError: ``NOTIFY_SOCKET`` is no address of a Unix socket, or ``WATCHDOG_USEC`` is no time.
+    """
+
+    def __init__(
+        self, env: Mapping[str, str], on_trouble: Callable[[str, dict[str, Any]], None] = _ignore_loss
+    ) -> None:
+        self._address = _address(env.get("NOTIFY_SOCKET", ""))
+        self._interval = watchdog_interval(env, os.getpid())
+        self._on_trouble = on_trouble
+        self._lost = False
+        self._socket: socket.socket | None = None
+        if self._address is not None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+            self._socket.settimeout(0)  # whatever the manager does, we do not wait for it
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Say no more; idempotent."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def ready(self, status: str = "") -> None:
+        """We serve: at the start, and again after every ``reloading``. ``status`` is a line for people."""
+        self._send("READY=1", *([f"STATUS={' '.join(status.split())}"] if status else []))
+
+    def reloading(self) -> None:
+        """The settings are read anew; ``ready`` must follow, whatever comes of it."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """We are on our way out."""
+        self._send("STOPPING=1")
+
+    async def keep_alive(self) -> None:
+        """Ping at half the interval that the manager asks for, as long as the event loop turns; until cancelled.
+
+        Returns at once where the manager watches nobody.
+        """
+        if self._interval is None or self._socket is None:
+            return
+        while True:
+            self._send("WATCHDOG=1")
+            await trio.sleep(self._interval / 2)
+
+    def _send(self, *lines: str) -> None:
+        if self._socket is None or self._address is None:
+            return
+        try:
+            self._socket.sendto("\n".join(lines).encode(), self._address)
+        except OSError as exc:  # full, gone, forbidden: the manager's own affair
+            if not self._lost:
+                self._on_trouble("service_manager_unreachable", {"message": lines[0], "reason": exc.strerror})
+            self._lost = True
+        else:
+            self._lost = False
+
+
+def watchdog_interval(env: Mapping[str, str], pid: int) -> float | None:
+    """Seconds after which the service manager takes a silent process for dead; None where it does not watch ``pid``."""
+    if env.get("WATCHDOG_PID", str(pid)) != str(pid) or not env.get("WATCHDOG_USEC"):
+        return None
+    text = env["WATCHDOG_USEC"]
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) / 1e6 >= _SHORTEST_WATCHDOG):
+        raise UsageError(f"WATCHDOG_USEC={text!r} is no time that a watchdog could have")
+    return int(text) / 1e6
+
+
+def _address(name: str) -> bytes | None:
+    """A path, or an abstract name: ``@`` stands for the NUL it begins with. The kernel's limit is 108 bytes."""
+    if not name:
+        return None
+    address = os.fsencode(name)
+    if address[:1] not in (b"/", b"@") or len(address) > 107 or len(address) == 1:
+        raise UsageError(f"NOTIFY_SOCKET={name!r} is no address of a Unix socket")
+    return b"\0" + address[1:] if address.startswith(b"@") else address
+
+
+def signals_to_hear() -> tuple[signal.Signals, ...]:
+    """What asks us to stop, and SIGHUP, which asks to reload, or tells that our terminal is gone.
+
+    Where ``nohup`` has SIGHUP ignored it stays so.
+    """
+    always = (signal.SIGTERM, signal.SIGINT)
+    return always if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*always, signal.SIGHUP)
+
+
+@contextmanager
+def hearing(*numbers: signal.Signals) -> Iterator[AsyncIterator[int]]:
+    """``trio.open_signal_receiver``, but afterwards they are ignored: what they ask for is as good as done.
+
+    By their defaults one that comes a moment later would end the process as if it had been killed in its work.
+    """
+    missed: list[int] = []
+    for number in numbers:  # what the receiver puts back at its end: there is no moment in which one would end us
+        signal.signal(number, lambda number, _frame: missed.append(number))
+    try:
+        with trio.open_signal_receiver(*numbers) as signals:
+            for came in missed:
+                signal.raise_signal(came)
+            yield signals
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,395 @@
+"""Puts the rooms together: one supervisor, from its lock on the data directory to its last worker's end."""
+
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from app.console import Narrator, Printer
+from app.log import ErrorLog
+from app.process import ServiceManager, hearing, signals_to_hear
+from app.serving import Serving, autonomy_of, parts_of
+from doors.control.server import ControlServer
+from doors.http.server import HttpServer
+from doors.locations import DataDirLock
+from errors import PoolError, ungrouped
+from gateway.autonomy import Autonomy, open_autonomy
+from gateway.events import EventBus
+from gateway.gateway import Gateway, open_gateway
+from gateway.hook_runner import HookRunner, installed_hooks, load_hooks
+from gateway.hooks import GatewayLife
+from gateway.methods.operator import LogPage
+from gateway.methods.table import Methods
+from pool import LocalLauncher, Pool
+from rpc.guard import keep_guard
+from rpc.orphans import Reaper, become_subreaper, sweep_adopted, sweep_previous
+from rpc.state_file import StateFile, StateFileCorrupt
+from settings.files import show_config
+from settings.schema import Settings
+from store import Loaded, open_store, share_interpreter
+from wire.messages import Channel
+from wire.redaction import secret_values
+
+_EVENT_SESSION = ""
+"""The session of events that concern none."""
+
+
+def run(settings: Settings, *, data_dir: Path, socket: Path, live: bool, reread: Callable[[], Settings]) -> int:
+    """Run a supervisor in the foreground until it is told to stop; returns the process's exit code.
+
+    Afterwards the process is to end, and ignores the signals that ask for it.
+
+    Args:
+        settings: everything that can be set.
+        data_dir: transcripts, logs, state; one supervisor at a time.
+        socket: where the control socket is bound.
+        live: stderr is a terminal: draw one line of figures there, and only what is no routine above it.
+        reread: reads the settings again, the same way; raises SettingsError.
+
+    Raises:
+        PoolError: the data directory is in use, the socket cannot be bound, the settings do not fit this machine.
+    """
+    with (
+        DataDirLock(data_dir, socket),
+        Narrator(live=live, settings=settings.log) as narrator,
+        ServiceManager(os.environ, narrator.log) as manager,
+    ):
+
+        def read_again() -> Settings:
+            fresh = reread()
+            narrator.hide(_secrets(fresh))
+            return fresh
+
+        narrator.hide(_secrets(settings))
+        supervisor = Supervisor(
+            settings, data_dir=data_dir, socket=socket, live=live, narrator=narrator, manager=manager, reread=read_again
+        )
+        share_interpreter()
+        gc.freeze()  # what was imported stays: nothing that each collection has to look at again
+        with ungrouped():
+            trio.run(supervisor.run)
+        return 0
+
+
+def _secrets(settings: Settings) -> list[str]:
+    """What webhooks are signed with, and what is secret of agents' environments."""
+    hooks = settings.delivery.webhooks.values()
+    return [
+        *(value for agent in settings.agents.values() for value in secret_values(agent.env.items(), agent.secret_env)),
+        *(secret for hook in hooks if (secret := hook.secret or os.environ.get(hook.secret_env, ""))),
+    ]
+
+
+class Supervisor:
+    """One supervisor's life. The caller holds the lock on ``data_dir``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        data_dir: Path,
+        socket: Path,
+        live: bool,
+        narrator: Narrator,
+        manager: ServiceManager,
+        reread: Callable[[], Settings],
+    ) -> None:
+        self._settings = settings
+        self._data_dir = data_dir
+        self._socket = socket
+        self._live = live
+        self._narrator = narrator
+        self._manager = manager
+        self._reread = reread
+        self._started_at = time.time()
+        self._had_terminal = _has_terminal()
+        self._bus: EventBus | None = None
+        self._methods: Methods | None = None
+        self._serving: Serving | None = None
+        self._server: ControlServer | None = None
+        self._http: HttpServer | None = None
+        self._stop_wanted = trio.Event()
+        self._hurry = trio.Event()
+
+    async def run(self) -> None:
+        """Clean up after an earlier supervisor, serve until told to stop, leave nothing behind."""
+        state_file = self._data_dir / "workers.json"
+        await self._sweep_previous(state_file)
+        launcher = LocalLauncher(
+            self._settings.rpc, data_dir=self._data_dir, subreaper=become_subreaper(), attended=self._is_attended
+        )
+        children, cgroup = launcher.children, launcher.cgroup
+        state = StateFile(state_file, launcher.instance, children, cgroup=cgroup.path if cgroup else None)
+        try:
+            async with trio.open_nursery() as outliving:
+                await outliving.start(Reaper(children).run)
+                await outliving.start(state.keep)
+                await outliving.start(self._keep_guard, launcher)
+                await outliving.start(self._listen_to_signals)
+                await self._serve(launcher)
+                await sweep_adopted(children)
+                outliving.cancel_scope.cancel()
+        finally:
+            launcher.close()
+
+    async def _sweep_previous(self, state_file: Path) -> None:
+        try:
+            report = await sweep_previous(state_file)
+        except StateFileCorrupt as exc:
+            aside = _set_aside(state_file)
+            self._tell("state_file_set_aside", {"reason": exc.message, "kept_as": str(aside)})
+        else:
+            if report.killed:
+                self._tell("previous_workers_swept", {"killed": len(report.killed)})
+            if report.left:
+                self._tell("previous_workers_left", {"pids": sorted(set(report.left))})
+
+    async def _keep_guard(
+        self, launcher: LocalLauncher, *, task_status: trio.TaskStatus[Any] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        def report_loss(reason: str) -> None:
+            self._tell("guard_lost", {"reason": reason})
+
+        await keep_guard(
+            launcher.instance, launcher.cgroup, launcher.children, on_lost=report_loss, task_status=task_status
+        )
+
+    # --- serving ------------------------------------------------------------------------------------------------------
+
+    async def _serve(self, launcher: LocalLauncher) -> None:
+        settings = self._settings
+        hooks_file = Path(settings.gateway.hooks) if settings.gateway.hooks else None
+        hooks = HookRunner(load_hooks(hooks_file, installed_hooks()), self._warn_of_hook)
+        async with AsyncExitStack() as stack:
+            store = await stack.enter_async_context(
+                open_store(self._data_dir / "pool.db", settings.store, on_trouble=self._tell_trouble)
+            )
+            loaded = store.loaded
+            del store.loaded
+            bus = EventBus(store, settings.gateway.events, first_seq=loaded.first_seq)
+            bus.on("error", ErrorLog(self._narrator.log).take)
+            outlasting = await stack.enter_async_context(trio.open_nursery())
+            stack.callback(outlasting.cancel_scope.cancel)
+            await outlasting.start(bus.run)
+            self._bus = bus
+            stack.callback(self._forget_bus)
+            pool = await stack.enter_async_context(Pool(settings.pool, launcher=launcher, on_event=self._tell))
+            gateway = await stack.enter_async_context(
+                open_gateway(
+                    settings.gateway,
+                    parts_of(settings),
+                    pool=pool,
+                    store=store,
+                    bus=bus,
+                    hooks=hooks,
+                    data_dir=self._data_dir,
+                )
+            )
+            self._tell_recovery(loaded, gateway)
+            autonomy = await self._open_autonomy(gateway, stack)
+            serving = self._serving = Serving(
+                settings,
+                pool=pool,
+                gateway=gateway,
+                autonomy=autonomy,
+                launcher=launcher,
+                reread=self._reread,
+                tell=self._tell,
+            )
+            methods = self._methods = Methods(gateway, self, autonomy)
+            await self._run_until_told(serving, methods, hooks)
+
+    async def _open_autonomy(self, gateway: Gateway, stack: AsyncExitStack) -> Autonomy:
+        """What agents do by themselves, with their alerts on the terminal, or wherever standard output leads."""
+        printer = stack.enter_context(Printer(sys.stdout))
+        write = self._narrator.write if self._live and sys.stdout.isatty() else printer.write
+        return await open_autonomy(gateway, autonomy_of(self._settings), write=write, environ=os.environ)
+
+    def _forget_bus(self) -> None:
+        """It closes: what is told from here on goes to the log alone."""
+        self._bus = None
+
+    async def _run_until_told(self, serving: Serving, methods: Methods, hooks: HookRunner) -> None:
+        async with trio.open_nursery() as nursery:
+            self._server = ControlServer(methods, self._socket)
+            await nursery.start(self._server.serve)
+            await self._open_http(methods, serving, nursery)
+            await serving.prewarm()
+            nursery.start_soon(self._listen_to_doors, serving.gateway)
+            nursery.start_soon(self._manager.keep_alive)
+            await hooks.notify("gateway:start", GatewayLife(data_dir=str(self._data_dir)))
+            self._narrator.ready(self._socket, self._data_dir)
+            self._manager.ready()
+            nursery.start_soon(self._narrator.follow, serving.pool.statistics)
+            await serving.gateway.go_on()
+            nursery.start_soon(serving.autonomy.run)
+            await self._stop_wanted.wait()
+            self._manager.stopping()
+            serving.gateway.shut_down()
+            serving.autonomy.close()
+            self._tell_stopping(serving.gateway)
+            await self._drain(serving.pool)
+            await serving.gateway.conductor.end_questions()
+            await hooks.notify("gateway:stop", GatewayLife(data_dir=str(self._data_dir)))
+            nursery.cancel_scope.cancel()
+
+    async def _open_http(self, methods: Methods, serving: Serving, nursery: trio.Nursery) -> None:
+        settings = self._settings.http
+        if settings.bind:
+            self._http = HttpServer(methods, settings, self._data_dir, hide=self._narrator.hide)
+            await nursery.start(self._http.serve)
+            serving.prepare_http = self._http.prepare
+            self._tell("http_ready", self._http.facts())
+
+    def _tell_stopping(self, gateway: Gateway) -> None:
+        data: dict[str, Any] = {"turns_in_flight": len(gateway.conductor.turns)}
+        if waits_for := gateway.waits_for():
+            limit = float(
+                self._settings.pool.drain_timeout
+                if self._serving is None
+                else self._serving.settings.pool.drain_timeout
+            )
+            data |= {"waits_for": waits_for, "at_most": limit, "hint": "a second signal ends them now"}
+        self._tell("stopping", data)
+
+    def _tell_recovery(self, loaded: Loaded, gateway: Gateway) -> None:
+        if loaded.set_aside is not None:
+            self._tell("store_set_aside", {"reason": loaded.set_aside})
+        recovery = gateway.recover(loaded)
+        if recovery.resumed or recovery.interrupted or not loaded.was_clean:
+            self._tell(
+                "recovered",
+                {"sessions": recovery.sessions, "resumed": recovery.resumed, "interrupted": recovery.interrupted},
+            )
+        if recovery.damaged:
+            self._tell("sessions_damaged", {"sessions": recovery.damaged})
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def _tell(self, event: str, data: dict[str, Any]) -> None:
+        """To the log, and as a monitor event to whoever follows."""
+        self._narrator.log(event, data)
+        if self._bus is not None:
+            self._bus.publish(str(data.get("session") or _EVENT_SESSION), Channel.MONITOR, event, data)
+
+    def _tell_trouble(self, event: str, data: dict[str, Any]) -> None:
+        self._tell(event, data)
+        if self._bus is not None and event == "store_degraded":
+            message = f"the store cannot be written and keeps everything in memory: {data['error']}"
+            self._bus.publish(
+                _EVENT_SESSION,
+                Channel.MONITOR,
+                "error",
+                {"severity": "error", "phase": "system", "message": message},
+            )
+
+    def _warn_of_hook(self, message: str, facts: dict[str, Any]) -> None:
+        self._tell("hook_failed", {"message": message, **facts})
+
+    def _is_attended(self, worker: str) -> bool:
+        """Whether somebody hears what the worker's extensions ask in the conversation that it has."""
+        if self._serving is None or self._methods is None:
+            return False
+        session = self._serving.pool.session_of(worker)
+        return session is not None and self._methods.attended(session)
+
+    # --- what the methods ask -----------------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, Any]:
+        """See ``SupervisorPort.facts``."""
+        return {
+            "pid": os.getpid(),
+            "uptime": time.time() - self._started_at,
+            "version": version("agent-pool"),
+            "socket": str(self._socket),
+            "data_dir": str(self._data_dir),
+            "http": None if self._http is None else self._http.facts(),
+        }
+
+    def config(self) -> msgspec.Raw:
+        """See ``SupervisorPort.config``."""
+        assert self._serving is not None  # noqa: S101 - methods are called only while we serve
+        return msgspec.Raw(show_config(self._serving.settings, as_json=True).encode())
+
+    def log_tail(self, cursor: int | None, limit: int, max_bytes: int) -> LogPage:
+        """See ``SupervisorPort.log_tail``."""
+        return self._narrator.log_tail(cursor, limit, max_bytes)
+
+    async def reload(self) -> dict[str, Any]:
+        """See ``SupervisorPort.reload``."""
+        assert self._serving is not None  # noqa: S101 - methods are called only while we serve
+        self._manager.reloading()
+        self._see_to_socket()
+        try:
+            return await self._serving.reload()
+        finally:
+            self._manager.ready()
+
+    def _see_to_socket(self) -> None:
+        """A socket whose file somebody has removed is found again; where that cannot be, all else goes on."""
+        if self._server is None:
+            return
+        try:
+            if self._server.rebind():
+                self._tell("socket_bound_anew", {"socket": str(self._socket)})
+        except PoolError as exc:
+            self._tell("socket_lost", {"reason": exc.message})
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    async def _drain(self, pool: Pool) -> None:
+        """Let turns in flight end, up to ``drain_timeout``; a second signal hurries."""
+        async with trio.open_nursery() as nursery:
+
+            async def hurry() -> None:
+                await self._hurry.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(hurry)
+            await pool.drain()
+            nursery.cancel_scope.cancel()
+
+    async def _listen_to_doors(self, gateway: Gateway) -> None:
+        await gateway.shutdown_requested.wait()
+        self._stop_wanted.set()
+
+    async def _listen_to_signals(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until the last worker is gone: a signal that is not caught would end us before what we have started."""
+        with hearing(*signals_to_hear()) as signals:
+            task_status.started()
+            async for number in signals:
+                if number == signal.SIGHUP and not (self._had_terminal and not _has_terminal()):
+                    await self._reload_by_signal()
+                else:
+                    (self._hurry if self._stop_wanted.is_set() else self._stop_wanted).set()
+
+    async def _reload_by_signal(self) -> None:
+        if self._serving is None:
+            return  # it has not begun to serve: what it reads is the file as it is now
+        try:
+            await self.reload()
+        except PoolError as exc:
+            self._tell("reload_refused", {"reason": exc.message})
+
+
+def _has_terminal() -> bool:
+    """Whether some terminal controls this process: one that is closed takes with it what runs in it."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def _set_aside(path: Path) -> Path:
+    """Keep a damaged file for whoever wants to look at it."""
+    return path.replace(path.with_name(path.name + ".damaged"))

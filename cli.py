@@ -1,0 +1,164 @@
+"""The command line ``pool``: its commands under their headings, imported when used; errors become an exit code."""
+
+import sys
+import traceback
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from errors import PoolError
+
+
+class _Entry(NamedTuple):
+    """Where a command is defined, and its line in the list of commands: reading the list imports none of them."""
+
+    module: str
+    help: str
+
+
+_SECTIONS: dict[str, dict[str, _Entry]] = {
+    "Supervisor": {
+        "run": _Entry("commands.supervisor", "Run a supervisor in the foreground."),
+        "stop": _Entry("commands.supervisor", "End the turns in flight, then the supervisor."),
+        "pause": _Entry("commands.supervisor", "Grant no more workers; turns in flight go on."),
+        "resume": _Entry("commands.supervisor", "Undo `pool pause` or `pool drain`."),
+        "drain": _Entry("commands.supervisor", "Let turns in flight end and stop all workers."),
+        "reload": _Entry("commands.supervisor", "Read the settings file again."),
+    },
+    "Sessions": {
+        "prompt": _Entry("commands.prompt", "Say something and stream the answer."),
+        "wait": _Entry("commands.prompt", "Wait for a run to end and print its answer."),
+        "steer": _Entry("commands.prompt", "Send a message into the running turn."),
+        "abort": _Entry("commands.prompt", "End a run."),
+        "approve": _Entry("commands.prompt", "Approve a pending tool call."),
+        "deny": _Entry("commands.prompt", "Deny a pending tool call."),
+        "approvals": _Entry("commands.approvals", "List pending tool calls; show one in full."),
+        "delegate": _Entry("commands.prompt", "Give a task to another agent and print its answer."),
+        "attach": _Entry("commands.attach", "Take an agent's place: speak its protocol on stdin and stdout."),
+        "sessions": _Entry("commands.sessions", "List sessions; get, reset, delete one; its history."),
+    },
+    "Automation": {
+        "heartbeat": _Entry("commands.autonomy", "Heartbeats: show status, run now."),
+        "cron": _Entry("commands.autonomy", "Scheduled jobs: add, list, get, remove, run one."),
+    },
+    "Observation": {
+        "status": _Entry("commands.views", "Show the pool: figures, workers, waiters, profiles, latencies."),
+        "top": _Entry("commands.views", "Watch the pool live: workers, waiters, sessions, events."),
+        "workers": _Entry("commands.views", "List the worker processes."),
+        "waiting": _Entry("commands.views", "List who waits for a worker, and why."),
+        "events": _Entry("commands.events", "Follow events; inject or list system events."),
+        "explain": _Entry("commands.views", "Show how well each worker fits, and what rules it out."),
+        "route": _Entry("commands.views", "Explain how a message is routed."),
+        "worker": _Entry("commands.views", "Stop or recycle one worker."),
+    },
+    "This machine": {
+        "config": _Entry("commands.config", "The settings file: init, check, show, set."),
+        "doctor": _Entry("commands.doctor", "Check this machine's prerequisites."),
+        "demo": _Entry("commands.doctor", "Run a self-contained demo (30 s)."),
+        "stress": _Entry("commands.stress", "Drive a pool hard and check what it promises."),
+    },
+}
+_ENTRIES = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
+_EPILOG = """\b
+Exit codes: 0 ok, 1 what was asked for failed, 2 usage, 3 no supervisor,
+            4 saturated or timed out, 5 cut short (max_steps, length),
+            130 interrupted.
+Completion: eval "$(_POOL_COMPLETE=bash_source pool)"  (or zsh_source, fish_source)."""
+
+
+class Commands(click.Group):
+    """The commands under their headings; the one place where errors become exit codes."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """Every command's name."""
+        return list(_ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        if cmd_name in _ENTRIES and cmd_name not in self.commands:
+            entry = _ENTRIES[cmd_name]
+            command: click.Command = getattr(import_module(entry.module), cmd_name)
+            command.short_help = entry.help
+            self.add_command(command)
+        return super().get_command(ctx, cmd_name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so, without an import of their commands."""
+        names = [CompletionItem(name, help=_ENTRIES[name].help) for name in _ENTRIES if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands section by section."""
+        widest = max(map(len, _ENTRIES))
+        for heading, entries in _SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:{widest}}", entry.help) for name, entry in entries.items()])
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse the arguments; ``--help`` and ``--version`` print here, and that may fail."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except OSError as error:
+            sys.exit(_report(error))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        from wire.terminal import fill_standard_streams
+
+        fill_standard_streams()
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise  # click knows what to do with these
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            ctx.exit(130)
+        except Exception as error:  # noqa: BLE001  # the last stop: whatever it is, it becomes a line and an exit code
+            if ctx.params["debug"]:
+                traceback.print_exc()
+            ctx.exit(_report(error))
+
+
+def _report(error: Exception) -> int:
+    """Print one clear line about the error; the exit code that its kind has."""
+    from errors import single_cause
+    from wire.terminal import drop_output, exit_code
+
+    cause = single_cause(error)
+    with suppress(OSError):  # stderr takes nothing either
+        click.echo(f"pool: {_words_of(cause)}", err=True)
+    drop_output()
+    return exit_code(cause) if isinstance(cause, PoolError) else 1
+
+
+def _words_of(cause: BaseException) -> str:
+    from wire.terminal import CANNOT_WRITE, error_line
+
+    if isinstance(cause, PoolError):
+        return error_line(cause)
+    if isinstance(cause, OSError) and cause.errno in CANNOT_WRITE:
+        where = f" {cause.filename}" if cause.filename else ""  # stdout has no file name
+        return f"cannot write{where}: {cause.strerror}"
+    return f"unexpected {type(cause).__name__}: {cause} (pool --debug shows where)"
+
+
+@click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, help="Show tracebacks of errors.")
+@click.version_option(package_name="agent-pool")
+def main(*, debug: bool) -> None:  # the flag is read where errors are shown
+    """A bounded pool of coding agents for any number of sessions: conversations, each with its key."""
+    del debug
+
+
+if __name__ == "__main__":
+    main(prog_name="pool")

@@ -1,0 +1,1 @@
+"""The commands of ``pool``, one module a group, with what they print."""

@@ -1,0 +1,152 @@
+"""Approvals command and approval views.
+
+``pool approvals``: the pending tool calls, and all of what one of them would do.
+
+Tool calls that wait for a person, in full: the list of them, one page by page, those of a session.
+"""
+
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from commands.event_text import approve_command, deny_command, look_command, reason_text
+from commands.layout import page_texts, question_lines, short_key
+from commands.options import given_place, json_option, place_options, with_client
+from commands.output import open_console, print_json
+from commands.session_view import session_view
+from doors.control.client import ControlClient
+from errors import PoolError
+from wire.call_parts import CallPage, hidden_words
+from wire.terminal import clean
+
+
+@click.group(invoke_without_command=True)
+@place_options
+@json_option
+@click.pass_context
+def approvals(ctx: click.Context, /, **options: str | bool | None) -> None:
+    """List the tool calls that wait for approval; show one in full."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_approvals, **options)
+
+
+@approvals.command("list")
+@json_option
+@with_client
+def list_approvals(client: "ControlClient", *, as_json: bool) -> None:
+    """List the pending tool calls, with the command to type for each."""
+    show_approvals(client, as_json=as_json, place=given_place())
+
+
+@approvals.command("show")
+@click.argument("call_id", metavar="CALL")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, a page a line.")
+@with_client
+def show(client: "ControlClient", call_id: str, session: str | None, *, as_json: bool) -> None:
+    """Show all of what a tool call would do, and the commands to decide about it.
+
+    Line breaks are line breaks; runs of spaces, tabs and control characters are marked; a change of a file is a diff.
+    """
+    show_approval(client, call_id, session, as_json=as_json, place=given_place())
+
+
+_MARGIN = 2
+_MOST_SHOWN = 10
+
+
+class _Shown(msgspec.Struct):
+    """An answer of ``approvals.show``."""
+
+    session: str
+    call: dict[str, Any]
+    page: CallPage
+    is_partial: bool = False
+
+
+def show_approvals(client: ControlClient, *, as_json: bool, place: str) -> None:
+    """List the calls that wait, with what to type about each."""
+    asked = client.call("approvals.list")
+    if as_json:
+        print_json(asked)
+        return
+    console = open_console()
+    console.print(Group(*question_lines(asked, place, margin=6)) if asked else "no tool call waits for approval")
+
+
+def show_approval(client: ControlClient, call_id: str, session: str | None, *, as_json: bool, place: str) -> None:
+    """Print all of one call, page by page as it is asked for, and how to decide about it at its end."""
+    if as_json:
+        for shown in _pages(client, call_id, session):
+            sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+        return
+    console, pages = open_console(), _pages(client, call_id, session)
+    shown = first = next(pages)
+    title = f"{clean(first.call['name'])} in session {short_key(first.session)}"
+    _print(console, Text.assemble((title, "bold"), reason_text({"call": first.call})))
+    for shown in chain([first], pages):
+        _print(console, *page_texts(shown.page, console.width, margin=_MARGIN))
+    if shown.is_partial:
+        _print(console, Text("its agent tells no more than this of its calls", "yellow"))
+    about = {"call": shown.call}
+    for command in (
+        approve_command(about, shown.session, place, seen=shown.page.seen),
+        deny_command(about, shown.session, place),
+    ):
+        _print(console, Text(command, "bold", no_wrap=True, overflow="ignore"))
+
+
+def show_session(client: ControlClient, key: str, *, as_json: bool, place: str) -> None:
+    """All that is known of a session, and in full what it asks people."""
+    document = client.call("sessions.get", {"session": key})
+    if as_json:
+        print_json(document)
+        return
+    console = open_console()
+    _print(console, session_view(document))
+    for call in document.get("pending_permissions", ())[:_MOST_SHOWN]:
+        _print(console, *_question(client, call, str(document["key"]), console.width, place))
+    more = len(document.get("pending_permissions", ())) - _MOST_SHOWN
+    if more > 0:
+        _print(console, Text(f"and {more} more; pool approvals has all of them", "dim"))
+
+
+def _question(client: ControlClient, call: dict[str, Any], session: str, width: int, place: str) -> Iterator[Text]:
+    about = {"call": call}
+    yield Text.assemble(("asks  ", "yellow"), clean(call["name"]), (reason_text(about), "dim"))
+    try:
+        shown = next(_pages(client, call["id"], session))
+    except PoolError as exc:  # it may have been decided meanwhile
+        yield Text(clean(exc.message), "yellow")
+        return
+    page = shown.page
+    yield from page_texts(page, width, margin=_MARGIN)
+    if page.hidden:
+        yield Text(f"… {hidden_words(page)}; this shows all of it, and how to approve it:", "yellow")
+    first = (
+        look_command(about, session, place) if page.hidden else approve_command(about, session, place, seen=page.seen)
+    )
+    for command in (first, deny_command(about, session, place)):
+        yield Text(command, "bold", no_wrap=True, overflow="ignore")
+
+
+def _pages(client: ControlClient, call_id: str, session: str | None) -> Iterator[_Shown]:
+    offset = 0
+    while True:
+        params = {"call_id": call_id, "offset": offset} | ({"session": session} if session else {})
+        shown = msgspec.convert(client.call("approvals.show", params), _Shown)
+        yield shown
+        if not shown.page.hidden or shown.page.end <= offset:
+            return
+        offset = shown.page.end
+
+
+def _print(console: Console, *lines: RenderableType) -> None:
+    for line in lines:
+        console.print(line, crop=False)

@@ -1,0 +1,336 @@
+"""Pool attach program (no trio).
+
+The command that other programs start in place of an agent's own.
+
+``pool attach``: a program that looks from outside like the agent's own, while a pooled worker serves it.
+
+The program itself: one loop between stdin, stdout and the control socket, none of which may hold up another.
+
+Requests go out as long as the supervisor keeps up with them; lines come in as long as the reader of stdout does. One
+that does not read for too long is cut off by the supervisor, which ends this program with a non-zero exit code.
+"""
+
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+
+from commands.attach_lines import Arrived, Ended, Stderr, encode_open, encode_request, encode_send, read_arrived
+from commands.options import find_socket, place_options, working_directory
+from doors.control.client_socket import connect
+from errors import NoSupervisor, PoolError, ProtocolViolation, UsageError, error_from_wire
+from wire.framing import DECODE_ERRORS, LineFramer
+from wire.messages import ErrorBody
+
+_SETTINGS = {"ignore_unknown_options": True}
+"""What is no option of ours is the agent's."""
+
+
+@click.command(
+    context_settings=_SETTINGS,
+)
+@click.option("--mode", type=click.Choice(["rpc"]), required=True, help="How to speak; as the agents have it.")
+@click.option("--session", metavar="KEY", help="A session's key, its id, or a transcript; without it a new session.")
+@click.option("--agent", metavar="NAME", help="Which agent definition (main).")
+@click.option("--role", metavar="NAME", help="In which role (default).")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[AGENT FLAGS]...")
+@place_options
+def attach(
+    arguments: tuple[str, ...],
+    mode: str,
+    socket: str | None,
+    config: str | None,
+    data_dir: str | None,
+    **options: str | None,
+) -> None:
+    """Speak the protocol of the agent's own program on stdin and stdout, while a worker of the pool serves it.
+
+    All other flags (--model, --tools, --skill, --session-dir, --no-session, ...) are the agent's, and say what the
+    worker must be like.
+    """
+    from app.hardening import harden
+
+    harden()
+    del mode  # there is one
+    env = {name: value for name, value in os.environ.items() if name.startswith("PI_")}
+    given = {name: value for name, value in options.items() if value is not None}
+    params = {**given, "arguments": arguments, "cwd": str(working_directory()), "env": env}
+    click.get_current_context().exit(run_attach(find_socket(socket, config, data_dir), params))
+
+
+_CHUNK_BYTES = 256 * 1024
+_MOST_UNTAKEN = 32
+"""Lines that the supervisor has not handed on yet; no more are read from stdin before it has."""
+_MOST_UNREAD = 1024 * 1024
+"""Bytes that wait for the reader of stdout; no more are read from the socket before some have gone."""
+_REFUSAL_MS = 1000
+"""What is wrong with its arguments is told also to a front end whose stdin has ended: so long is waited for that."""
+_READY = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class Attached(msgspec.Struct, frozen=True):
+    """What the supervisor answers to the first request."""
+
+    attachment: str
+    session: str
+    greeting: list[msgspec.Raw] = []
+    words: str = ""
+    """What the program has written to its stderr."""
+
+
+def run_attach(path: Path, params: Mapping[str, object]) -> int:
+    """Be the agent's own program, on this process's stdin and stdout, until one of them ends; the exit code.
+
+    ``params``: of the method ``attach.open``. Raises PoolError: it could not be attached, or was ended for a reason.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    # Where stderr is closed, the socket may get its number.
+    stderr = 2 if sys.stderr else os.open(os.devnull, os.O_WRONLY)
+    with connect(path) as sock:
+        return Program(sock, path, stderr=stderr).run(params)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    """Agents exit with such a code of their own, and are not killed by the signal."""
+    sys.exit(128 + number)
+
+
+class Program:
+    """One run of it. ``sock`` is connected and blocks until the first answer has come."""
+
+    def __init__(self, sock: socket.socket, path: Path, *, stdin: int = 0, stdout: int = 1, stderr: int = 2) -> None:
+        self._sock = sock
+        self._path = path
+        self._stdin = stdin
+        self._stdout = stdout
+        self._stderr = Stderr(stderr)
+        self._buffer = memoryview(bytearray(_CHUNK_BYTES))
+        """Both read into it: a new one of this size for each small line would take longer than all else about it."""
+        self._from_socket = LineFramer()
+        self._from_stdin = LineFramer()
+        self._to_socket = deque[bytes]()
+        self._to_stdout = deque[bytes]()
+        self._unread = 0
+        self._numbers = 0
+        self._sent = self._taken = 0
+        self._poll = select.poll()
+        self._polled: dict[int, int] = {}
+        self._attachment = ""
+        self._early = b""
+        self._has_input = True
+        self._farewell: int | None = None
+        """The number of the last request."""
+        self._ended: Ended | None = None
+
+    def run(self, params: Mapping[str, object]) -> int:
+        """Attach, then go on until stdin has ended and everything was said. Raises PoolError."""
+        self._open(params)
+        for fd in (self._sock.fileno(), self._stdout):
+            os.set_blocking(fd, False)
+        try:
+            self._loop()
+        except BrokenPipeError:
+            return 1  # nobody reads what the agent says
+        finally:
+            os.set_blocking(self._stdout, True)
+        if self._ended is not None and self._ended.code != "left":
+            raise error_from_wire(self._ended.code, self._ended.message)
+        return 0
+
+    # --- the beginning ------------------------------------------------------------------------------------------------
+
+    def _open(self, params: Mapping[str, object]) -> None:
+        """Until the worker is there. A stdin that ends before it has said anything wants none: SystemExit."""
+        self._sock.sendall(encode_open(self._next_number(), params))
+        for fd in (self._sock.fileno(), self._stdin):
+            self._want(fd, select.POLLIN)
+        patience = None
+        while not self._attachment:
+            ready = self._poll.poll(patience)
+            if not ready:
+                sys.exit(0)
+            for fd, _flags in ready:
+                if fd != self._stdin:
+                    self._read_block()
+                elif not self._hear_early():
+                    patience = _REFUSAL_MS
+
+    def _hear_early(self) -> bool:
+        """What stdin says before the worker is there waits for it, at most one block; False when it has ended."""
+        self._early = bytes(self._buffer[: os.readv(self._stdin, [self._buffer])])
+        self._want(self._stdin, None)
+        return bool(self._early)
+
+    def _begin(self, arrived: Arrived) -> None:
+        if arrived.error is not None:
+            raise _error(arrived.error)
+        try:
+            attached = msgspec.json.decode(arrived.result, type=Attached)
+        except DECODE_ERRORS as exc:
+            raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+        self._attachment = attached.attachment
+        if attached.words:
+            self._stderr.add(attached.words)
+        self._say(b"".join(bytes(line) + b"\n" for line in attached.greeting))
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        """Until the supervisor has said that it is over, and all that came before was written."""
+        self._write_stdout()
+        if self._early:
+            self._hear(self._early)
+        while self._ended is None or self._to_stdout:
+            for fd, flags in self._wait():
+                self._handle(fd, flags)
+            self._stderr.write()
+
+    def _wait(self) -> list[tuple[int, int]]:
+        sock = self._sock.fileno()
+        reads = select.POLLIN if self._unread < _MOST_UNREAD else 0
+        self._want(sock, None if self._ended else reads | (select.POLLOUT if self._to_socket else 0))
+        may_say_more = self._has_input and self._sent - self._taken < _MOST_UNTAKEN
+        self._want(self._stdin, select.POLLIN if may_say_more else None)
+        self._want(self._stdout, select.POLLOUT if self._to_stdout else 0)
+        if self._stderr.fd != self._stdout:
+            self._want(self._stderr.fd, select.POLLOUT if self._stderr.waits else None)
+        return self._poll.poll()
+
+    def _want(self, fd: int, events: int | None) -> None:
+        """Wait for these events too; None = not even for the end."""
+        if self._polled.get(fd) == events:
+            return
+        if events is None:
+            self._poll.unregister(fd)
+            del self._polled[fd]
+        else:
+            self._poll.register(fd, events)
+            self._polled[fd] = events
+
+    def _handle(self, fd: int, flags: int) -> None:
+        if fd == self._stdin:
+            self._stdin_ready()
+        elif fd == self._stdout:
+            self._stdout_ready(flags)
+        elif fd != self._stderr.fd:
+            self._socket_ready(flags)
+
+    def _stdout_ready(self, flags: int) -> None:
+        if flags & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+            raise BrokenPipeError(errno.EPIPE, "stdout is closed")
+        self._write_stdout()
+
+    def _socket_ready(self, flags: int) -> None:
+        if flags & select.POLLOUT:
+            self._write_socket()
+        if flags & _READY:
+            self._read_socket()
+
+    # --- from the front end -------------------------------------------------------------------------------------------
+
+    def _stdin_ready(self) -> None:
+        self._hear(bytes(self._buffer[: os.readv(self._stdin, [self._buffer])]))
+
+    def _hear(self, data: bytes) -> None:
+        lines = self._from_stdin.feed(data) if data else [self._from_stdin.rest()]
+        for line in lines:
+            if data or line:
+                self._sent += 1
+                self._to_socket.append(encode_send(self._next_number(), self._attachment, line))
+        if not data:
+            self._has_input = False
+            self._farewell = self._next_number()
+            self._to_socket.append(encode_request(self._farewell, "attach.end", {"attachment": self._attachment}))
+        self._write_socket()
+
+    def _next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _write_socket(self) -> None:
+        try:
+            _write_all(self._to_socket, self._sock.send)
+        except (BrokenPipeError, ConnectionResetError):
+            self._to_socket.clear()  # why it hung up can still be read
+
+    # --- from the supervisor ------------------------------------------------------------------------------------------
+
+    def _read_socket(self) -> None:
+        try:
+            self._read_block()
+        except BlockingIOError:
+            return
+        self._write_stdout()
+
+    def _read_block(self) -> None:
+        try:
+            size = self._sock.recv_into(self._buffer)
+        except ConnectionResetError:
+            size = 0
+        if not size:
+            raise self._gone()
+        for line in self._from_socket.feed(bytes(self._buffer[:size])):
+            self._take(_read(line))
+
+    def _take(self, arrived: Arrived) -> None:
+        if arrived.words is not None:
+            self._stderr.add(arrived.words)
+        elif arrived.taken is not None:
+            self._taken = arrived.taken
+            self._say(arrived.lines)
+        elif arrived.ended is not None:
+            self._ended = arrived.ended
+        elif not self._attachment:
+            self._begin(arrived)
+        elif arrived.error is not None:
+            raise _error(arrived.error)
+
+    def _say(self, lines: bytes) -> None:
+        if lines:
+            self._to_stdout.append(lines)
+            self._unread += len(lines)
+
+    def _write_stdout(self) -> None:
+        self._unread -= _write_all(self._to_stdout, lambda data: os.write(self._stdout, data))
+
+    def _gone(self) -> PoolError:
+        if self._to_stdout:
+            return UsageError("the supervisor has ended the attachment: nobody reads what the agent says")
+        return NoSupervisor(f"the supervisor on {self._path} closed the connection")
+
+
+def _write_all(waiting: deque[bytes], write: Callable[[bytes | memoryview], int]) -> int:
+    """Write as much as is taken now; how much that is."""
+    written = 0
+    try:
+        while waiting:
+            taken = write(waiting[0])
+            written += taken
+            if taken < len(waiting[0]):
+                waiting[0] = waiting[0][taken:]
+            else:
+                waiting.popleft()
+    except BlockingIOError:
+        pass
+    return written
+
+
+def _read(line: bytes) -> Arrived:
+    try:
+        return read_arrived(line)
+    except DECODE_ERRORS as exc:
+        raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+
+
+def _error(body: ErrorBody) -> PoolError:
+    return error_from_wire(body.code, body.message, body.data)

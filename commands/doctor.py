@@ -1,0 +1,262 @@
+"""Doctor command, fact collection.
+
+Commands about this machine.
+
+What ``pool doctor`` looks at on this machine; judging it is ``commands.doctor_checks``'s business.
+"""
+
+import errno
+import os
+import resource
+import shutil
+import socket as socket_of
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import psutil
+
+from commands.doctor_checks import AgentFacts, Facts, HttpFacts, WorkspaceFacts
+from commands.options import json_option, load, place_options
+from doors.http.binding import parse_bind, url_of
+from doors.http.settings import HttpSettings, is_loopback
+from doors.http.tokens import TokenPlace, place_of_token, read_token
+from doors.locations import is_listened_to, read_holder
+from errors import UsageError
+from pool.settings import PoolSettings
+from profiles import AgentSettings, ProfilesSettings, build_profile, has_workspace_per_session
+from router.settings import RouterSettings
+from router.workspaces import find_workspace, workspace_problem
+from rpc.cgroup import Cgroup
+from rpc.orphans import become_subreaper
+
+
+@click.command()
+@place_options
+@json_option
+@click.pass_context
+def doctor(
+    ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, *, as_json: bool
+) -> None:
+    """Say what this machine lacks for these settings; 1 when something required is missing."""
+    from commands.doctor_checks import examine
+    from commands.output import show_checks
+    from doors.locations import place_socket
+
+    settings = load(config, data_dir)
+    where = Path(settings.data_dir)
+    path = place_socket(socket, os.environ, settings.socket, where)
+    facts = gather_facts(
+        settings.pool,
+        settings,
+        settings.http,
+        router=settings.router,
+        passed=settings.rpc.env_passthrough,
+        data_dir=where,
+        socket=path,
+    )
+    checks = examine(facts)
+    ctx.exit(0 if show_checks(checks, as_json=as_json) else 1)
+
+
+@click.command()
+@click.pass_context
+def demo(ctx: click.Context) -> None:
+    """Show it: a supervisor, prompts, a worker killed and replaced, a clean end. Needs nothing."""
+    from commands.demo import run_demo
+
+    ctx.exit(run_demo())
+
+
+_PROBE_TIMEOUT = 10.0
+
+
+def gather_facts(
+    pool: PoolSettings,
+    profiles: ProfilesSettings,
+    http: HttpSettings,
+    *,
+    router: RouterSettings,
+    passed: Collection[str],
+    data_dir: Path,
+    socket: Path,
+) -> Facts:
+    """Look at this machine. Makes and removes one cgroup, starts ``node --version`` where an agent needs node.
+
+    ``passed``: the supervisor's variables that workers inherit.
+    """
+    inherited = {name: os.environ[name] for name in passed if name in os.environ}
+    agents = tuple(_agent(profiles, name, inherited) for name in profiles.agent_names())
+    supervisor = _running_supervisor(data_dir)
+    return Facts(
+        python=(sys.version_info.major, sys.version_info.minor),
+        platform=sys.platform,
+        max_workers=pool.max,
+        worker_memory=pool.worker_memory,
+        agents=agents,
+        node=_node_version() if any(agent.dialect == "pi" for agent in agents) else None,
+        cgroup=_can_make_cgroups(),
+        pidfd=hasattr(os, "pidfd_open"),
+        subreaper=_can_be_subreaper(),
+        pipe_pages_soft=_read_number(Path("/proc/sys/fs/pipe-user-pages-soft")),
+        is_root=os.geteuid() == 0,
+        open_files=_open_files_limit(),
+        memory=psutil.virtual_memory().total,
+        data_dir=str(data_dir),
+        data_dir_problem=_why_not_writable(data_dir),
+        socket=str(socket),
+        http=_http(http, data_dir, supervisor) if http.bind else None,
+        supervisor=supervisor,
+        workspaces=tuple(_workspaces(router, profiles, data_dir)),
+    )
+
+
+def _http(settings: HttpSettings, data_dir: Path, supervisor: int | None) -> HttpFacts:
+    host, port = parse_bind(settings.bind)
+    place = place_of_token(settings, os.environ, data_dir)
+    return HttpFacts(
+        url=url_of((host, port)) if port else "any free port, which `pool status` shows",
+        token=place.words,
+        is_local=is_loopback(host),
+        is_token_made=place.is_made,
+        token_problem=_token_problem(place),
+        max_connections=settings.max_connections,
+        port_problem=_port_problem(host, port, supervisor) if port else None,
+    )
+
+
+def _port_problem(host: str, port: int, supervisor: int | None) -> str | None:
+    """Why nobody could listen there. A running supervisor's own port is as it should be."""
+    try:
+        family, kind, _, _, address = socket_of.getaddrinfo(host, port, type=socket_of.SOCK_STREAM)[0]
+        with socket_of.socket(family, kind) as probe:
+            probe.setsockopt(socket_of.SOL_SOCKET, socket_of.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as exc:
+        if exc.errno != errno.EADDRINUSE:
+            return exc.strerror or str(exc)
+    else:
+        return None
+    holder = _listener(port)
+    if supervisor is not None and holder in (None, supervisor):
+        return None
+    return "another process listens there" + ("" if holder is None else f": {_named(holder)}")
+
+
+def _listener(port: int) -> int | None:
+    """Whose port it is, as far as the system tells us."""
+    try:
+        found = psutil.net_connections("tcp")
+    except psutil.AccessDenied:
+        return None
+    pids = (each.pid for each in found if each.status == psutil.CONN_LISTEN and tuple(each.laddr)[1:] == (port,))
+    return next((pid for pid in pids if pid is not None), None)
+
+
+def _named(pid: int) -> str:
+    try:
+        return f"{psutil.Process(pid).name()} (pid {pid})"
+    except psutil.Error:
+        return f"pid {pid}"
+
+
+def _running_supervisor(data_dir: Path) -> int | None:
+    holder = read_holder(data_dir)
+    return holder.pid if holder is not None and is_listened_to(Path(holder.socket)) else None
+
+
+def _workspaces(router: RouterSettings, profiles: ProfilesSettings, data_dir: Path) -> Iterator[WorkspaceFacts]:
+    """Every directory that a setting names, once; those that the pool makes itself lie in the data directory."""
+    seen = set()
+    for agent in profiles.agent_names():
+        for role in profiles.role_names():
+            try:
+                found = find_workspace(router, profiles, agent, role, data_dir)
+            except UsageError as exc:
+                yield WorkspaceFacts(f"of {agent}/{role}", f"agents.{agent}", exc.message)
+                continue
+            if found.source != "default" and found.path not in seen:
+                seen.add(found.path)
+                is_shared = not has_workspace_per_session(profiles, agent)
+                yield WorkspaceFacts(found.path, found.source, workspace_problem(found), is_shared)
+
+
+def _token_problem(place: TokenPlace) -> str | None:
+    if place.file is None or (place.is_made and not place.file.exists()):
+        return None  # it was looked at with the settings, or will be made
+    try:
+        read_token(place.file)
+    except UsageError as exc:
+        return exc.message
+    return None
+
+
+def _agent(profiles: ProfilesSettings, name: str, inherited: Mapping[str, str]) -> AgentFacts:
+    try:
+        profile = build_profile(profiles, name, "default", str(Path.cwd()))
+    except UsageError as exc:
+        return AgentFacts(name, "", problem=exc.message)
+    program = profile.command[0]
+    search = dict(profile.env).get("PATH")
+    server = _keyless_server(profiles.agents.get(name, AgentSettings()), {**inherited, **dict(profile.env)})
+    return AgentFacts(name, profile.dialect, program, shutil.which(program, path=search), keyless_server=server)
+
+
+def _keyless_server(agent: AgentSettings, env: Mapping[str, str]) -> str | None:
+    """The model server that the bundled agent would ask without a key; one on this machine needs none."""
+    is_openai = agent.provider == "openai" or (agent.provider is None and (agent.model or "").startswith("openai/"))
+    if agent.dialect != "native" or agent.command or not is_openai or env.get("OPENAI_API_KEY"):
+        return None
+    url = urlsplit(agent.base_url or env.get("OPENAI_BASE_URL") or "https://api.openai.com/v1")
+    return None if is_loopback(url.hostname or "") else url.hostname
+
+
+def _node_version() -> str | None:
+    node = shutil.which("node")
+    if node is None:
+        return None
+    try:
+        answer = subprocess.run(
+            [node, "--version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return f"does not run: {exc}"
+    return answer.stdout.strip() or None
+
+
+def _can_make_cgroups() -> bool:
+    cgroup = Cgroup.for_instance(f"doctor-{os.getpid()}")
+    if cgroup is None:
+        return False
+    cgroup.remove()
+    return True
+
+
+def _can_be_subreaper() -> bool:
+    possible = become_subreaper()
+    become_subreaper(enabled=False)
+    return possible
+
+
+def _open_files_limit() -> int:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None  # another kernel
+
+
+def _why_not_writable(path: Path) -> str | None:
+    """What keeps us from writing there, or from making it; None when nothing does."""
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not existing.is_dir():
+        return f"{existing} is no directory"
+    return None if os.access(existing, os.W_OK | os.X_OK) else f"no right to write in {existing}"

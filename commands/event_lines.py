@@ -1,0 +1,241 @@
+"""Event lines and JSON.
+
+Events as lines of a terminal: time, session, kind, the essential; running text gathered into full lines. Pure.
+
+Where followed events are shown: lines for a person on a terminal, envelopes as JSON lines for a program.
+"""
+
+import os
+import shutil
+import sys
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, TextIO
+
+import msgspec
+from rich.cells import cell_len, get_character_cell_size
+
+from commands.event_text import TEXT_KINDS, data_of, hidden_text, piece_of, shown_page, tell
+from doors.control.client import last_seq, read_envelopes, split_envelopes
+from wire.call_parts import STYLES, page_lines
+from wire.messages import Channel, EventEnvelope
+from wire.terminal import BOLD, DIM, GREEN, PLAIN, RED, YELLOW, clean, clean_stream, wants_styles
+
+_WIDE = 100
+_LEAST_TEXT = 20
+_BELOW = " " * 9
+"""Before what belongs to the line above: as wide as the time."""
+_SESSION_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 35, 96, 95, 94, 92))
+_KIND_STYLES = {
+    "text": "",
+    "done": GREEN,
+    "permission_required": BOLD + YELLOW,
+    "ui_request": BOLD + YELLOW,
+    "tool:error": RED,
+    "error": RED,
+}
+
+
+class _Gathered(NamedTuple):
+    """The last, unfinished line of a session's running text."""
+
+    first: EventEnvelope
+    text: str
+
+
+class EventLines:
+    """Turns batches of envelopes into lines. Of each session it keeps at most one unfinished line of text."""
+
+    def __init__(self, width: int, *, is_coloured: bool, place: str = "") -> None:
+        """``width``: columns of the terminal. ``place``: the options by which shown commands find the supervisor."""
+        self._is_coloured = is_coloured
+        self._place = place
+        self._gathered: dict[str, _Gathered] = {}
+        self.fit(width)
+
+    def fit(self, width: int) -> None:
+        """Lines from now on are made for a terminal of this width."""
+        self._session_width, self._kind_width = (24, 19) if width >= _WIDE else (14, 14)
+        self._indent = 8 + self._session_width + self._kind_width + 3
+        self._text_width = max(_LEAST_TEXT, width - self._indent)
+
+    def take(self, events: Iterable[EventEnvelope]) -> list[str]:
+        """The lines that these events complete, in order."""
+        lines: list[str] = []
+        for event in events:
+            before = self._gathered.get(event.session)
+            if before is not None and not _goes_on(before.first, event):
+                lines += self._end_text(event.session)
+            lines += self._gather(event) if event.type in TEXT_KINDS else self._tell(event)
+        return lines
+
+    def rest(self) -> list[str]:
+        """The unfinished lines, as they are."""
+        return [line for session in list(self._gathered) for line in self._end_text(session)]
+
+    def _gather(self, event: EventEnvelope) -> list[str]:
+        before = self._gathered.pop(event.session, None)
+        first = event if before is None else before.first
+        text = piece_of(event)
+        if not text.isprintable():
+            text = clean_stream(text).replace("\t", "    ")
+        full, rest = fill_lines(text if before is None else before.text + text, self._text_width)
+        if full:
+            first = event
+        if rest:
+            self._gathered[event.session] = _Gathered(first, rest)
+        return [self._line(event, line) for line in full]
+
+    def _end_text(self, session: str) -> list[str]:
+        first, text = self._gathered.pop(session)
+        return [self._line(first, text)] if text.strip() else []
+
+    def _tell(self, event: EventEnvelope) -> list[str]:
+        essential, *commands = tell(event, self._place)
+        overhang = max(0, cell_len(clean(event.type)) - self._kind_width)
+        line = self._line(event, shorten(essential, max(_LEAST_TEXT, self._text_width - overhang)))
+        return [line, *self._asked(event), *(_BELOW + self._style(text, BOLD) for text in commands)]
+
+    def _asked(self, event: EventEnvelope) -> Iterator[str]:
+        """What a call would do that waits for a person, all that the event shows of it."""
+        if event.type == "permission_required":
+            data = data_of(event)
+            for line in page_lines(shown_page(data), self._indent + self._text_width - len(_BELOW)):
+                yield _BELOW + self._style(line.text, STYLES[line.tone])
+            if hidden := hidden_text(data):
+                yield _BELOW + hidden
+
+    def _line(self, event: EventEnvelope, text: str) -> str:
+        kind = TEXT_KINDS.get(event.type, event.type)
+        session = _pad(shorten(clean(event.session or "-"), self._session_width, keep_end=True), self._session_width)
+        parts = (
+            self._style(time.strftime("%H:%M:%S", time.localtime(event.ts)), DIM),
+            self._style(session, _SESSION_COLOURS[zlib.crc32(event.session.encode()) % len(_SESSION_COLOURS)]),
+            self._style(_pad(clean(kind), self._kind_width), _KIND_STYLES.get(kind, DIM)),
+            self._style(text, DIM if _is_aside(event, kind) else ""),
+        )
+        return " ".join(parts).rstrip()
+
+    def _style(self, text: str, style: str) -> str:
+        return f"{style}{text}{PLAIN}" if self._is_coloured and style and text else text
+
+
+def fill_lines(text: str, width: int) -> tuple[list[str], str]:
+    """Break running text into lines of at most ``width`` cells, without blank ones; and what begins the next one."""
+    if len(text) <= width and text.isascii() and "\n" not in text:
+        return [], text  # nearly always, so that it pays to look first
+    *ended, last = text.split("\n")
+    full = [line for paragraph in ended for line in _wrap(paragraph, width)]
+    *more, rest = _wrap(last, width) or [""]
+    return [line for line in full + more if line.strip()], rest
+
+
+def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
+    """At most ``width`` cells; what is cut is marked, at the end, or at the start to ``keep_end``."""
+    if cell_len(text) <= width:
+        return text
+    if keep_end:
+        return "…" + text[len(text) - _fitting(text[::-1], width - 1) :]
+    return text[: _fitting(text, width - 1)].rstrip() + "…"
+
+
+def _is_aside(event: EventEnvelope, kind: str) -> bool:
+    return kind == "think" or (event.channel is Channel.MONITOR and kind != "error")
+
+
+def _goes_on(first: EventEnvelope, event: EventEnvelope) -> bool:
+    """Whether the event continues the text that ``first`` began."""
+    kind = TEXT_KINDS.get(event.type)
+    return kind is not None and kind == TEXT_KINDS[first.type] and event.run_id == first.run_id
+
+
+def _wrap(paragraph: str, width: int) -> list[str]:
+    lines = []
+    while cell_len(paragraph) > width:
+        fits = _fitting(paragraph, width)
+        cut = paragraph.rfind(" ", 1, fits + 1)
+        cut = fits if cut <= 0 else cut
+        lines.append(paragraph[:cut].rstrip())
+        paragraph = paragraph[cut:].lstrip(" ")
+    return [*lines, paragraph]
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters of the text fit into so many cells; one at the least."""
+    if text.isascii():
+        return width
+    cells = 0
+    for count, ch in enumerate(text):
+        cells += get_character_cell_size(ch)
+        if cells > width:
+            return max(count, 1)
+    return len(text)
+
+
+def _pad(text: str, width: int) -> str:
+    return text + " " * (width - cell_len(text))
+
+
+class EventText:
+    """Lines on the terminal ``out``, as wide as it is at the moment."""
+
+    def __init__(self, out: TextIO, env: Mapping[str, str], *, place: str = "") -> None:
+        """``place``: the options by which shown commands find the supervisor."""
+        self._out = out
+        self._is_coloured = wants_styles(env)
+        self._lines = EventLines(_columns(), is_coloured=self._is_coloured, place=place)
+
+    def show(self, events: msgspec.Raw) -> int:
+        """Show the envelopes of one push, and flush; the seq of the last one."""
+        envelopes = read_envelopes(events)
+        self._lines.fit(_columns())
+        self._write(self._lines.take(envelopes))
+        return envelopes[-1].seq
+
+    def note(self, text: str) -> None:
+        """A line of our own among the events."""
+        self._write([*self._lines.rest(), f"{DIM}-- {text}{PLAIN}" if self._is_coloured else f"-- {text}"])
+
+    def close(self) -> None:
+        """Show the lines that were not yet full."""
+        self._write(self._lines.rest())
+
+    def _write(self, lines: list[str]) -> None:
+        if lines:
+            self._out.write("\n".join(lines) + "\n")
+            self._out.flush()
+
+
+class EventJson:
+    """One envelope a line, as it came; notes go to ``err``."""
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        self._out = out
+        self._err = err
+
+    def show(self, events: msgspec.Raw) -> int:
+        """Write the envelopes of one push, and flush; the seq of the last one."""
+        envelopes = split_envelopes(events)
+        self._out.write("".join(f"{str(line, 'utf-8')}\n" for line in envelopes))
+        self._out.flush()
+        return last_seq(envelopes)
+
+    def note(self, text: str) -> None:
+        """A line for whoever watches the program."""
+        self._err.write(f"pool: {text}\n")
+        self._err.flush()
+
+    def close(self) -> None:
+        """Nothing is kept back."""
+
+
+def open_view(*, as_json: bool, place: str) -> EventText | EventJson:
+    """Lines where stdout is a terminal, JSON into a pipe or where it is asked for."""
+    if as_json or not sys.stdout.isatty():
+        return EventJson(sys.stdout, sys.stderr)
+    return EventText(sys.stdout, os.environ, place=place)
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns

@@ -1,0 +1,295 @@
+"""What an event says, in a few words for a person. Pure; an event of a kind not known here is told by its fields."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from doors.control.client import read_envelopes
+from wire.call_parts import CallPage, CallPart, hidden_words
+from wire.framing import DECODE_ERRORS
+from wire.messages import CallDetails, EventEnvelope, ToolCallView
+from wire.run_view import call_words, end_words, error_words, is_all_said
+from wire.terminal import clean
+
+TEXT_KINDS = {"text_chunk": "text", "text_snapshot": "text", "think_chunk": "think", "think_snapshot": "think"}
+"""Kinds of events that carry running text, and whose text it is: the answer's or the reasoning's."""
+
+_LONGEST_VALUE = 200
+
+
+class TextPiece(msgspec.Struct, frozen=True, gc=False):
+    """The data of a running text's events: a piece has ``delta``; a snapshot, which stands for many, ``text``."""
+
+    delta: str = ""
+    text: str = ""
+
+
+class ToolData(msgspec.Struct, frozen=True):
+    """The data of the events of a tool call: ``tool:start``, ``running``, ``update``, ``error``, ``end``."""
+
+    call: ToolCallView
+    tail: str = ""
+    error: Any = None
+    details: CallDetails | None = None
+
+
+_pieces = msgspec.json.Decoder(TextPiece)
+_tools = msgspec.json.Decoder(ToolData)
+
+
+def piece_of(event: EventEnvelope) -> str:
+    """The text of one of the ``TEXT_KINDS``; empty where there is none to be read."""
+    try:
+        piece = _pieces.decode(event.data)
+    except DECODE_ERRORS:
+        return ""
+    return piece.delta or piece.text
+
+
+def tool_of(event: EventEnvelope) -> ToolData | None:
+    """The data of an event of a tool call; None where it cannot be read."""
+    try:
+        return _tools.decode(event.data)
+    except DECODE_ERRORS:
+        return None
+
+
+def answer_text(events: msgspec.Raw) -> str:
+    """What the envelopes of a push say of the answer, all in one."""
+    return "".join(piece_of(event) for event in read_envelopes(events) if TEXT_KINDS.get(event.type) == "text")
+
+
+def data_of(event: EventEnvelope) -> dict[str, Any]:
+    """The data of an event as plain objects; empty where it is no object."""
+    try:
+        data = msgspec.json.decode(event.data)
+    except DECODE_ERRORS:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def tell(event: EventEnvelope, place: str = "") -> list[str]:
+    """An event that is no running text, as lines; those after the first are commands to type and must not be cut.
+
+    ``place``: the options by which such a command finds the same supervisor.
+    """
+    data = data_of(event)
+    if event.session and data.get("session") == event.session:
+        del data["session"]  # the event is of that session: said once is enough
+    lines = [_WORDS.get(event.type, fields)(data)]
+    if event.type == "permission_required":
+        lines += decision_commands(data, event.session, place)
+    return lines
+
+
+def call_text(data: Mapping[str, Any]) -> str:
+    """The tool call that an event is about: its name and the beginning of its input."""
+    call = _part(data, "call")
+    return call_words(call.get("name"), call.get("input_preview"))
+
+
+def shown_page(data: Mapping[str, Any]) -> CallPage:
+    """What a question shows of its call; of an agent that does not say, what a line has no room for."""
+    try:
+        return msgspec.convert(data.get("shown"), CallPage)
+    except msgspec.ValidationError:
+        preview = _part(data, "call").get("input_preview", "")
+        return CallPage([] if is_all_said(preview) else [CallPart("input", str(preview))])
+
+
+def question_text(data: Mapping[str, Any]) -> str:
+    """Which tool is to be called, and why a person is asked."""
+    what = call_text(data) if data.get("shown") is None else clean(_part(data, "call").get("name"))
+    return what + reason_text(data)
+
+
+def reason_text(data: Mapping[str, Any]) -> str:
+    """Why a person is asked, to go behind what is asked: in an event, or in a call of a list."""
+    reason = data.get("reason") or _part(data, "call").get("reason")
+    return f" ({clean(reason)})" if reason else ""
+
+
+def hidden_text(data: Mapping[str, Any]) -> str:
+    """How much of the call a question does not show, and what to do about it; empty where it shows all."""
+    words = hidden_words(shown_page(data))
+    return f"… {words}; this shows all of it, and how to approve it:" if words else ""
+
+
+def look_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
+    """What to type to see all of the call, and how to decide about it."""
+    return command_line("approvals show", str(_part(data, "call").get("id", "")), session=session, place=place)
+
+
+def approve_command(data: Mapping[str, Any], session: str, place: str = "", *, seen: str | None = None) -> str:
+    """What to type so that the call may go on; ``seen``: see ``CallPage``."""
+    command = command_line("approve", str(_part(data, "call").get("id", "")), session=session, place=place)
+    return f"{command} --seen {shlex.quote(seen)}" if seen else command
+
+
+def deny_command(data: Mapping[str, Any], session: str, place: str = "") -> str:
+    """What to type so that it may not."""
+    deny = command_line("deny", str(_part(data, "call").get("id", "")), session=session, place=place)
+    return f'{deny} --note "why not"'
+
+
+def decision_commands(data: Mapping[str, Any], session: str, place: str = "") -> list[str]:
+    """What to type so that the call may go on, or to see what the question hides; and so that it may not."""
+    first = look_command if shown_page(data).hidden else approve_command
+    return [first(data, session, place), deny_command(data, session, place)]
+
+
+def command_line(name: str, argument: str, *, session: str | None, place: str) -> str:
+    """A ``pool`` command ready to be copied into a shell."""
+    where = f" -s {shlex.quote(session)}" if session else ""
+    return clean(f"pool {name}{place}{where} {shlex.quote(argument)}")
+
+
+def fields(data: Mapping[str, Any]) -> str:
+    """``name=value`` for each field that says something; texts with spaces are quoted."""
+    return "  ".join(
+        f"{clean(name)}={_value(value)}" for name, value in data.items() if value not in (None, "", [], {})
+    )
+
+
+def _value(value: Any) -> str:
+    text = clean(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str) and (" " in text or '"' in text):
+        text = msgspec.json.encode(text).decode()
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def _part(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    part = data.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _join(*parts: Any, separator: str = " ") -> str:
+    return separator.join(clean(part) for part in parts if part not in (None, ""))
+
+
+def _accepted(data: Mapping[str, Any]) -> str:
+    waits = "the session waits for a person's answer first" if data.get("awaits_person") else None
+    return _join(
+        data.get("mode"), f"lane {data.get('lane')}", f"priority {data.get('priority')}", waits, separator=", "
+    )
+
+
+def _start(data: Mapping[str, Any]) -> str:
+    turn = data.get("turn")
+    return _join(f"on {data.get('worker')}", turn and f"turn {turn}", separator=", ")
+
+
+def _tool_running(data: Mapping[str, Any]) -> str:
+    return _tool_words(data, lambda _tool: "it runs")
+
+
+def _tool_end(data: Mapping[str, Any]) -> str:
+    return _tool_words(data, lambda tool: end_words(tool.call, tool.details).words)
+
+
+def _tool_error(data: Mapping[str, Any]) -> str:
+    return _tool_words(data, lambda tool: error_words(tool.call, _message(tool.error), tool.details).words)
+
+
+def _tool_update(data: Mapping[str, Any]) -> str:
+    return _tool_words(data, lambda tool: "".join(line for line in tool.tail.splitlines()[-1:]))
+
+
+def _tool_words(data: Mapping[str, Any], words: Callable[[ToolData], str]) -> str:
+    try:
+        tool = msgspec.convert(data, ToolData)
+    except msgspec.ValidationError:
+        return fields(data)
+    return clean(f"{call_text(data)}: {words(tool)}")
+
+
+def _resumed(data: Mapping[str, Any]) -> str:
+    """A former worker was cut off in the midst of these calls."""
+    sealed = data.get("sealed")
+    count = len(sealed) if isinstance(sealed, list) else 0
+    return f"the session was interrupted; tool calls sealed: {count}"
+
+
+def _compaction_start(data: Mapping[str, Any]) -> str:
+    return f"the conversation is being compacted ({clean(data.get('reason'))})"
+
+
+def _compaction_end(data: Mapping[str, Any]) -> str:
+    if data.get("error"):
+        return f"the conversation could not be compacted: {clean(data['error'])}"
+    return "the conversation was not compacted" if data.get("aborted") else "the conversation is compacted"
+
+
+def _exec_exit(data: Mapping[str, Any]) -> str:
+    return clean(data.get("summary"))
+
+
+def _message(error: Any) -> Any:
+    return error.get("message") if isinstance(error, dict) else error
+
+
+def _done(data: Mapping[str, Any]) -> str:
+    usage = _part(data, "usage")
+    tokens = f"{usage.get('input_tokens', 0)} + {usage.get('output_tokens', 0)} tokens" if usage else None
+    worker = data.get("worker")
+    parts = (data.get("reason"), _message(data.get("error")), worker and f"on {worker}", tokens)
+    return _join(*parts, separator=", ")
+
+
+def _decided(data: Mapping[str, Any]) -> str:
+    by = data.get("by")
+    return _join(data.get("decision"), data.get("call_id"), by and f"by {by}", data.get("note"))
+
+
+def _state(data: Mapping[str, Any]) -> str:
+    reason = data.get("reason")
+    return _join(data.get("from"), "->", data.get("to"), reason and f"({reason})")
+
+
+def _trouble(data: Mapping[str, Any]) -> str:
+    return f"{_join(data.get('severity'), data.get('phase'))}: {clean(data.get('message'))}"
+
+
+def _alert(data: Mapping[str, Any]) -> str:
+    """Something that an agent tells, though nobody has asked."""
+    files = data.get("media")
+    shown = [f"(and {len(files)} files)"] if isinstance(files, list) and files else []
+    return _join(data.get("agent"), "->", f"{clean(data.get('to'))}:", data.get("text"), *shown)
+
+
+def _heartbeat(data: Mapping[str, Any]) -> str:
+    """What came of a beat, or of bringing what it told to somebody."""
+    what = _join(data.get("state"), data.get("skipped"), separator=": ")
+    to, why = data.get("to"), data.get("error") or data.get("problem") or data.get("text")
+    said = _join(data.get("agent"), f"({clean(data.get('reason'))})", what, to and f"-> {to}")
+    return _join(said, why, separator=": ")
+
+
+def _cron(data: Mapping[str, Any]) -> str:
+    return _join(data.get("job"), data.get("status"), data.get("error"), separator=": ")
+
+
+_WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "run:accepted": _accepted,
+    "run:start": _start,
+    "tool:start": call_text,
+    "tool:running": _tool_running,
+    "tool:update": _tool_update,
+    "tool:end": _tool_end,
+    "tool_executed": call_text,
+    "tool:error": _tool_error,
+    "agent_resumed": _resumed,
+    "compaction:start": _compaction_start,
+    "compaction:end": _compaction_end,
+    "exec_exit": _exec_exit,
+    "done": _done,
+    "permission_required": question_text,
+    "permission_decided": _decided,
+    "state_changed": _state,
+    "alert": _alert,
+    "heartbeat": _heartbeat,
+    "cron": _cron,
+    "error": _trouble,
+}

@@ -1,0 +1,263 @@
+"""Events follow/inject/peek.
+
+``pool events``: what goes on, as it goes on, and what a session is to be told of it.
+
+``pool events follow``: a subscription that goes on over the supervisor's restarts, from where it had come to.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Protocol
+
+import click
+import msgspec
+
+from commands.options import given_command, given_place, json_option, session_option, with_client
+from commands.requests import given
+from doors.control.client import ControlClient
+from errors import NoSupervisor, PoolClosed, PoolError, PoolSaturated
+
+
+@click.group()
+def events() -> None:
+    """Follow what goes on in sessions; have one told what has happened."""
+
+
+@events.command("follow")
+@click.option("-s", "--session", metavar="KEY", help="Only of this session.")
+@click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    type=click.Choice(("progress", "control", "monitor")),
+    help="Only what a UI draws, what needs a person, or what governs; may be given again.",
+)
+@click.option("--type", "kinds", multiple=True, metavar="T", help="Only this type of event; may be given again.")
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="SEQ", help="Go on behind this bookmark; 0 from the start."
+)
+@click.option("--no-reconnect", is_flag=True, help="End when the supervisor goes away.")
+@click.option("--json", "as_json", is_flag=True, help="One event a line as JSON, as into a pipe.")
+@with_client
+@click.pass_context
+def follow(
+    ctx: click.Context,
+    client: "ControlClient",
+    *,
+    session: str | None,
+    channels: tuple[str, ...],
+    kinds: tuple[str, ...],
+    since: int | None,
+    no_reconnect: bool,
+    as_json: bool,
+) -> None:
+    """Show events as they come, until Ctrl-C; then say from where to go on.
+
+    It goes on by itself when the supervisor has been started again. Into a pipe it writes JSON lines.
+    """
+    from commands.event_lines import open_view
+    from commands.requests import given
+
+    wish = given(session=session, channels=list(channels) or None, kinds=list(kinds) or None)
+    view = open_view(as_json=as_json, place=given_place())
+    command = given_command(leave_out=("since",))
+    follow_events(client, wish, view, since=since, reconnects=not no_reconnect, command=command)
+    ctx.exit(130)
+
+
+@events.command("inject", short_help="Queue a system event for a session.")
+@session_option
+@click.option(
+    "--kind", type=click.Choice(("exec", "cron", "delegate", "channel", "other")), help="What has happened (other)."
+)
+@json_option
+@click.argument("text")
+@with_client
+def inject(client: "ControlClient", session: str, kind: str | None, text: str, *, as_json: bool) -> None:
+    """Queue TEXT (with -, all of stdin) as a system event for a session, and wake its agent.
+
+    The prompt of the next turn begins with a line [SYSTEM] TEXT; with heartbeat.wake off, that is the session's next
+    ordinary turn. The event is kept, also over a restart, until a turn that had it has succeeded; at most for an hour,
+    or for seven days where --kind is exec or delegate.
+    """
+    from commands.output import show_injected
+    from commands.prompt import read_text
+    from commands.requests import given
+
+    show_injected(client, given(session=session, kind=kind, text=read_text(text, sys.stdin.buffer)), as_json=as_json)
+
+
+@events.command("peek")
+@session_option
+@json_option
+@with_client
+def peek(client: "ControlClient", session: str, *, as_json: bool) -> None:
+    """Show what a session is to be told with its next turn."""
+    from commands.output import show
+
+    show(client, "events.peek", {"session": session}, as_json=as_json)
+
+
+_FIRST_PAUSE = 0.2
+_LONGEST_PAUSE = 5.0
+_LOSSES = (NoSupervisor, PoolClosed, PoolSaturated)
+"""What ends a subscription that may begin again."""
+
+
+class Feed(Protocol):
+    """A subscription: iterate over the envelopes of each push, undecoded, until the supervisor ends it.
+
+    ``head``: the last seq there was at its beginning. ``complete``: False when events after the bookmark are gone.
+    """
+
+    head: int
+    complete: bool
+
+    def __iter__(self) -> Iterator[msgspec.Raw]:
+        """Raises NoSupervisor when the connection is lost."""
+        ...
+
+    def end(self) -> None:
+        """Tell the supervisor to end it."""
+        ...
+
+
+class Source(Protocol):
+    """One connection to a supervisor."""
+
+    def subscribe(self, wish: dict[str, Any]) -> Feed:
+        """Begin with these parameters of ``subscribe``. Raises PoolError."""
+        ...
+
+
+class EventsView(Protocol):
+    """Where events are shown."""
+
+    def show(self, events: msgspec.Raw) -> int:
+        """Show the envelopes of one push, and flush; the seq of the last one."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something about the following itself."""
+        ...
+
+    def close(self) -> None:
+        """Show what was kept back."""
+        ...
+
+
+class Follower:
+    """Follows events for as long as it is let. ``bookmark``: the seq behind the last one that was shown."""
+
+    def __init__(
+        self,
+        wish: dict[str, Any],
+        view: EventsView,
+        *,
+        since: int | None,
+        was_there: bool = False,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``wish``: the filters of ``subscribe``. ``since``: a bookmark to go on from; None = only what comes now.
+
+        ``was_there``: the supervisor has just answered, so that it may be waited for if it is gone now.
+        """
+        self.bookmark = since
+        self._wish = wish
+        self._view = view
+        self._pause = pause
+        self._pauses = backoff()
+        self._has_begun = was_there
+        self._is_lost = False
+
+    def follow(self, source: Source) -> None:
+        """Show what this connection brings until it is lost; who was cut off as too slow goes on from the bookmark.
+
+        Ends by raising PoolError, always.
+        """
+        while True:
+            for events in self._begin(source):
+                self.bookmark = self._view.show(events)
+
+    def follow_always(self, source: Source, reconnect: Callable[[], AbstractContextManager[Source]]) -> None:
+        """The same over any number of connections. Raises PoolError only for what no new connection would mend."""
+        self._try(lambda: nullcontext(source))
+        while True:
+            self._pause(next(self._pauses))
+            self._try(reconnect)
+
+    def _try(self, connect: Callable[[], AbstractContextManager[Source]]) -> None:
+        try:
+            with connect() as source:
+                self.follow(source)
+        except _LOSSES as exc:
+            self._lose(exc)
+
+    def _begin(self, source: Source) -> Feed:
+        feed = source.subscribe(given(**self._wish, since=self.bookmark))
+        if self._is_lost:
+            self._view.note("the supervisor is back")
+        self._has_begun, self._is_lost, self._pauses = True, False, backoff()
+        if self.bookmark is None:
+            self.bookmark = feed.head
+        elif feed.head < self.bookmark:
+            self._view.note("it has lost its past, or is another one: its events begin anew")
+            self.bookmark = 0
+            feed.end()
+            return self._begin(source)
+        elif not feed.complete:
+            self._view.note(f"events after {self.bookmark} are missing: they were older than what is kept")
+        return feed
+
+    def _lose(self, error: PoolError) -> None:
+        if not self._has_begun:
+            raise error
+        if not self._is_lost:
+            self._view.note("the supervisor went away; waiting for it to come back (Ctrl-C ends)")
+        self._is_lost = True
+
+
+def backoff() -> Iterator[float]:
+    """Seconds to wait before each attempt: growing, bounded, without end."""
+    pause = _FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def follow_events(
+    client: ControlClient,
+    wish: dict[str, Any],
+    view: EventsView,
+    *,
+    since: int | None,
+    reconnects: bool,
+    command: str,
+) -> None:
+    """Show events until Ctrl-C, then tell on stderr how to go on from there.
+
+    ``wish``: the filters of ``subscribe``. ``command``: what was typed, without ``--since``. Raises PoolError when the
+    supervisor is lost and ``reconnects`` is False, or for what no new connection would mend.
+    """
+    follower = Follower(wish, view, since=since)
+    try:
+        if reconnects:
+            follower.follow_always(client, partial(ControlClient, client.path))
+        else:
+            follower.follow(client)
+    except KeyboardInterrupt:
+        view.close()
+        sys.stderr.write("\n" if sys.stderr.isatty() else "")  # the terminal has written ^C
+    except PoolError:
+        view.close()
+        _tell_bookmark(follower, command)
+        raise
+    _tell_bookmark(follower, command)
+
+
+def _tell_bookmark(follower: Follower, command: str) -> None:
+    if follower.bookmark is not None:
+        sys.stderr.write(f"to go on from here: {command} --since {follower.bookmark}\n")

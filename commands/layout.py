@@ -1,0 +1,157 @@
+"""Column layout, approvals view.
+
+Tables that fit the terminal: which columns are shown at a width, and how wide each of them is. Pure.
+
+Tool calls that wait for a person, and what to type about each: two lines a call, or all of it. Pure.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
+from rich.text import Text
+
+from commands.event_text import approve_command, call_text, look_command, reason_text
+from wire.call_parts import CallPage, Tone, page_lines
+from wire.run_view import is_all_said
+from wire.terminal import cells, clean
+
+UNBOUNDED = 10_000
+_GAP = 2
+_LEAST_STRETCH = 12
+
+
+class Column(NamedTuple):
+    """One column: its heading, how a record fills it, and how it gives way on a narrow terminal.
+
+    A stretching column may be cut short, to 12 characters at the least; an optional one may be left out, the highest
+    number first; any other is always shown whole.
+    """
+
+    heading: str
+    cell: Callable[[dict[str, Any]], str | Text]
+    right: bool = False
+    stretches: bool = False
+    optional: int = 0
+
+
+class Rows:
+    """Lines of cells under headings, a renderable. Rich's own table takes ten times as long."""
+
+    def __init__(
+        self, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]], widths: Mapping[int, int]
+    ) -> None:
+        """``widths`` in characters of the columns to show, by index."""
+        self._rows: list[Sequence[str | Text]] = [[Text(column.heading, "bold") for column in columns], *rows]
+        self._places = [(index, width, columns[index].right) for index, width in widths.items()]
+
+    @property
+    def line_count(self) -> int:
+        """How many lines they take, the headings' among them."""
+        return len(self._rows)
+
+    def __rich_console__(self, console: Console, _options: ConsoleOptions) -> Iterator[Segment]:
+        gap = Segment(" " * _GAP)
+        for row in self._rows:
+            for number, (index, width, right) in enumerate(self._places):
+                if number:
+                    yield gap
+                yield from _draw(row[index], width, console, right=right)
+            yield Segment.line()
+
+
+def make_table(columns: Sequence[Column], records: Sequence[dict[str, Any]], width: int, *, empty: str) -> Rows | Text:
+    """The records as a table of at most ``width`` characters where the columns allow it; ``empty`` where none are."""
+    if not records:
+        return Text(empty, "dim")
+    rows = [[column.cell(record) for column in columns] for record in records]
+    natural = [max(len(column.heading), *(_cells(row[index]) for row in rows)) for index, column in enumerate(columns)]
+    return Rows(columns, rows, fit_columns(columns, natural, width))
+
+
+def fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
+    """The columns to show by index, in order, with their widths; ``natural``: what each would need."""
+    shown = list(range(len(columns)))
+    while _least(columns, natural, shown) > width:
+        optional = [index for index in shown if columns[index].optional]
+        if not optional:
+            break
+        shown.remove(max(optional, key=lambda index: columns[index].optional))
+    fixed = sum(natural[index] for index in shown if not columns[index].stretches)
+    spare = width - fixed - _GAP * (len(shown) - 1)
+    return {**dict.fromkeys(shown, 0), **_share(columns, natural, shown, spare)}
+
+
+def _least(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int]) -> int:
+    cells = sum(min(natural[index], _LEAST_STRETCH) if columns[index].stretches else natural[index] for index in shown)
+    return cells + _GAP * (len(shown) - 1)
+
+
+def _share(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], spare: int) -> dict[int, int]:
+    """Each stretching column gets what it needs or an equal part of what is left, the modest ones first."""
+    widths = {index: natural[index] for index in shown if not columns[index].stretches}
+    stretching = sorted((index for index in shown if columns[index].stretches), key=lambda index: natural[index])
+    for rank, index in enumerate(stretching):
+        part = max(spare // (len(stretching) - rank), min(natural[index], _LEAST_STRETCH))
+        widths[index] = min(natural[index], part)
+        spare -= widths[index]
+    return widths
+
+
+def _cells(content: str | Text) -> int:
+    return cell_len(content if isinstance(content, str) else content.plain)
+
+
+def _draw(content: str | Text, width: int, console: Console, *, right: bool) -> Iterator[Segment]:
+    """One cell in exactly ``width`` characters; what is too long ends in an ellipsis."""
+    if isinstance(content, str) and content.isascii() and len(content) <= width:  # most are: it is ten times as fast
+        yield Segment(content.rjust(width) if right else content.ljust(width))
+        return
+    text = content.copy() if isinstance(content, Text) else Text(content)
+    text.truncate(width, overflow="ellipsis")
+    missing = width - text.cell_len
+    if right:
+        text.pad_left(missing)
+    else:
+        text.pad_right(missing)
+    yield from text.render(console)
+
+
+_STYLES: Mapping[Tone, str] = {"plain": "", "name": "dim", "added": "green", "removed": "red", "place": "dim"}
+_SHOWN = 10
+_KEY_END = 36
+_REASON = 160
+
+
+def question_lines(
+    asked: Sequence[dict[str, Any]], place: str = "", *, margin: int = 10, columns: int | None = None
+) -> Iterator[Text]:
+    """``asked``: ``{session, call}`` each. ``place``: the options by which shown commands find the supervisor.
+
+    ``margin``: columns before the text, the word ``asks`` in them. A command is never cut and never broken: it is to be
+    copied. It approves (``pool deny`` takes the same arguments) only where the line says all of the call and has
+    ``columns`` enough, so that it is not cut; else it shows the call.
+    """
+    for question in asked[:_SHOWN]:
+        said = f"{short_key(question['session'])}: {call_text(question)}"
+        yield Text.assemble(("asks".ljust(margin), "yellow"), said, (reason_text(question)[:_REASON], "dim"))
+        fits = columns is None or margin + cells(said) <= columns
+        is_all = is_all_said(question["call"].get("input_preview")) and fits
+        command = (approve_command if is_all else look_command)(question, question["session"], place)
+        yield Text(f"{' ' * margin}{command}", "bold", no_wrap=True, overflow="ignore")
+    if len(asked) > _SHOWN:
+        yield Text(f"{' ' * margin}and {len(asked) - _SHOWN} more; pool approvals has all of them", "dim")
+
+
+def page_texts(page: CallPage, columns: int, *, margin: int = 0) -> Iterator[Text]:
+    """What a call would do, behind a margin; nothing of what lies behind the page."""
+    for line in page_lines(page, columns - margin):
+        yield Text(" " * margin + line.text, _STYLES[line.tone], no_wrap=True, overflow="ignore")
+
+
+def short_key(key: str | None) -> str:
+    """A session's key, of a long one both its ends: one of them must not push everything else off the line."""
+    text = clean(key)
+    return text if len(text) <= 2 * _KEY_END + 1 else f"{text[:_KEY_END]}…{text[-_KEY_END:]}"

@@ -1,0 +1,174 @@
+"""What commands share: common options, the settings, and the way to the supervisor."""
+
+import functools
+import os
+import shlex
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from errors import UsageError
+from wire.units import Seconds
+
+if TYPE_CHECKING:
+    from settings.schema import Settings
+
+
+_PLACE = ("socket", "config", "data_dir")
+
+
+def as_seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Read an option such as ``30s`` or ``5m``."""
+    try:
+        return None if value is None else float(Seconds.parse(value))
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), ctx, param) from exc
+
+
+def _as_in_group(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """An option that was given before the name of a subcommand holds for it too."""
+    return value or (ctx.parent and ctx.parent.params.get(param.name or "")) or value
+
+
+def is_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, *, yes: bool, flag: str = "--yes") -> None:
+    """Ask before a destructive step, unless ``yes`` (set by ``flag``). Raises UsageError without a terminal."""
+    if yes:
+        return
+    if not is_terminal():
+        raise UsageError(f"this needs a confirmation ({question}), and there is no terminal to ask on; give {flag}")
+    click.confirm(question, abort=True, err=True)
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, callback=_as_in_group, help="Print one JSON document instead of tables."
+)
+session_option = click.option("-s", "--session", required=True, metavar="KEY", help="The session.")
+
+
+config_option = click.option(
+    "--config", metavar="FILE", callback=_as_in_group, help="The settings file ($POOL_CONFIG)."
+)
+
+
+def place_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Let the command be told where the supervisor is: ``socket``, ``config``, ``data_dir``."""
+    for option in (
+        click.option("--data-dir", metavar="DIR", callback=_as_in_group, help="The supervisor's data directory."),
+        config_option,
+        click.option("--socket", metavar="PATH", callback=_as_in_group, help="The control socket ($POOL_SOCKET)."),
+    ):
+        command = option(command)
+    return command
+
+
+def given_place() -> str:
+    """How this command was told where the supervisor is, as options for a command that is to find the same one."""
+    params = click.get_current_context().params
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(params[name])}" for name in _PLACE if params.get(name))
+
+
+def given_command(*, leave_out: Collection[str]) -> str:
+    """This command with the options it was given, but for those of these names, to be copied into a shell."""
+    context = click.get_current_context()
+    words = ["pool", *context.command_path.split()[1:]]
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        if value and param.name not in leave_out:
+            values = value if isinstance(value, tuple) else (value,)
+            words += (
+                [param.opts[0]] if value is True else [word for one in values for word in (param.opts[0], str(one))]
+            )
+    return shlex.join(words)
+
+
+def load(
+    config: str | None, data_dir: str | None, *, machine: Mapping[str, str] | None = None, **limits: int | None
+) -> "Settings":
+    """The settings in force: of the file that is named or found, changed by what the command line says.
+
+    ``machine``: see ``settings.load_settings``.
+    """
+    from settings.load import find_settings_file, load_settings
+
+    path = find_settings_file(config, os.environ, working_directory())
+    settings = load_settings(path, data_dir=data_dir, machine=machine, **limits)
+    if not _is_text(settings.data_dir):
+        name = f"the data directory {settings.data_dir!r} has a name that is not UTF-8 text"
+        raise UsageError(f"{name}; name another one with --data-dir, or `data_dir` in the settings")
+    return settings
+
+
+def working_directory() -> Path:
+    """Where the command was started. Raises UsageError where that is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory does not exist any more; go to another one (cd)") from None
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def find_socket(socket: str | None, config: str | None, data_dir: str | None) -> Path:
+    """Where the supervisor listens, as far as can be told before anybody is asked."""
+    from doors.locations import find_supervisor, resolve_socket
+
+    if socket or os.environ.get("POOL_SOCKET"):
+        return resolve_socket(socket, os.environ, None, Path())
+    where, configured = _place(config, data_dir)
+    return find_supervisor(resolve_socket(None, os.environ, configured, where), where)
+
+
+def _place(config: str | None, data_dir: str | None) -> tuple[Path, str]:
+    """Data directory and socket of the settings. Raises SettingsError.
+
+    Invalid settings are enough where a supervisor is found by them: it runs with what they were before.
+    """
+    from settings.problems import SettingsError
+
+    try:
+        settings = load(config, data_dir)
+    except SettingsError as exc:
+        place = _salvaged(config, data_dir)
+        if place is None:
+            raise
+        click.echo(f"pool: the settings cannot be used, but a supervisor runs: {exc}", err=True)
+        return place
+    return Path(settings.data_dir), settings.socket
+
+
+def _salvaged(config: str | None, data_dir: str | None) -> tuple[Path, str] | None:
+    from doors.locations import find_supervisor, is_listened_to, place_socket
+    from settings.load import find_settings_file, load_settings, salvage_place
+
+    found, configured = salvage_place(find_settings_file(config, os.environ, working_directory()))
+    where = Path(load_settings(None, data_dir=data_dir or found or None).data_dir)
+    socket = find_supervisor(place_socket(None, os.environ, configured, where), where)
+    return (where, configured) if is_listened_to(socket) else None
+
+
+def with_client(command: Callable[..., None]) -> Callable[..., None]:
+    """Give the command a connection to the supervisor, found by ``--socket``, ``--config``, ``--data-dir``."""
+
+    @place_options
+    @functools.wraps(command)
+    def connected(socket: str | None, config: str | None, data_dir: str | None, **rest: Any) -> None:
+        from doors.control.client import ControlClient
+
+        with ControlClient(find_socket(socket, config, data_dir)) as client:
+            command(client, **rest)
+
+    return connected

@@ -1,0 +1,338 @@
+"""Prompt wait steer abort approve deny delegate.
+
+Commands that take part in a session, which is a conversation, by key.
+
+Runs as the terminal asks for them: start one and follow it, wait for one, and what to say of how it ended.
+
+What is printed of a run that is not followed: its id when it begins, its answer when it has ended.
+"""
+
+import math
+import os
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from commands.event_text import command_line
+from commands.options import as_seconds, given_place, json_option, session_option, with_client
+from commands.output import print_json
+from commands.prompt_view import TextView, View
+from commands.requests import given
+from doors.control.client import ControlClient
+from errors import (
+    NoSupervisor,
+    PoolClosed,
+    PoolError,
+    RequestTimeout,
+    RunAborted,
+    RunCutShort,
+    RunInterrupted,
+    UsageError,
+    WorkerError,
+    error_from_wire,
+)
+
+_QUEUE_MODES = ("steer", "followup", "collect", "interrupt")
+
+_run_options = (
+    click.option("-s", "--session", required=True, metavar="KEY", help="The session; made when it is new."),
+    click.option("-a", "--agent", metavar="NAME", help="Which agent definition (main)."),
+    click.option("-r", "--role", metavar="NAME", help="In which role (default)."),
+    click.option(
+        "--priority",
+        type=click.IntRange(-1000, 1000),
+        metavar="N",
+        help="Higher is served first; else by where the session's messages come from (5).",
+    ),
+    click.option(
+        "--timeout",
+        callback=as_seconds,
+        metavar="TIME",
+        help="For waiting and running together (agents.defaults.timeout_seconds).",
+    ),
+    click.option("--lane", metavar="NAME", help="Which lane bounds it besides (main)."),
+    click.option(
+        "--queue",
+        type=click.Choice(_QUEUE_MODES),
+        help="When the session is busy (gateway.queue.mode).",
+    ),
+    click.option("--key", metavar="KEY", help="Idempotency key: given again, it means the same run."),
+)
+
+
+def _with_run_options(command: Any) -> Any:
+    for option in reversed(_run_options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_with_run_options
+@click.option("--detach", is_flag=True, help="Print the run's id and leave; see `pool wait`.")
+@click.option("--thinking", is_flag=True, help="Show the agent's reasoning too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one event a line, the outcome last.")
+@click.argument("text")
+@with_client
+def prompt(client: "ControlClient", text: str, *, detach: bool, thinking: bool, as_json: bool, **options: Any) -> None:
+    """Say TEXT (or what stdin holds, with -) in a session and stream the answer."""
+    from commands.prompt_view import JsonView, TextView
+
+    params = run_params(read_text(text, sys.stdin.buffer), **options)
+    place = given_place()
+    if detach:
+        show_started(client, params, as_json=as_json)
+    elif as_json:
+        follow_prompt(client, params, JsonView(sys.stdout), place=place)
+    else:
+        view = TextView(sys.stdout, sys.stderr, os.environ, thinking=thinking, place=place)
+        follow_prompt(client, params, view, place=place)
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("-s", "--session", metavar="KEY", help="The run's session, where several have a run of that name.")
+@click.option("--timeout", callback=as_seconds, metavar="TIME", help="Give up waiting after this; 0 only looks.")
+@json_option
+@with_client
+def wait(client: "ControlClient", run_id: str, session: str | None, timeout: float | None, *, as_json: bool) -> None:
+    """Wait for a run to end and print its answer; fails as the run failed."""
+    outcome = wait_for_run(client, run_id, session, timeout, place=given_place())
+    show_outcome(outcome, as_json=as_json)
+
+
+@click.command()
+@session_option
+@click.argument("text")
+@with_client
+def steer(client: "ControlClient", session: str, text: str) -> None:
+    """Put TEXT (or what stdin holds, with -) into the session's running turn."""
+    client.call("steer", {"session": session, "text": read_text(text, sys.stdin.buffer)})
+    click.echo("steered")
+
+
+@click.command()
+@session_option
+@click.option("--run", metavar="RUN", help="This run, also while it waits; else the one in its turn.")
+@with_client
+def abort(client: "ControlClient", session: str, run: str | None) -> None:
+    """End a run of the session; 1 when there is none."""
+    from commands.requests import abort_run
+
+    abort_run(client, session, run)
+    click.echo("aborted")
+
+
+@click.command()
+@click.argument("call_id", metavar="CALL")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
+@click.option("--note", metavar="TEXT", help="Note for the agent.")
+@click.option("--seen", metavar="WORD", help="From the end of `pool approvals show CALL`, for a long call.")
+@with_client
+def approve(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
+    """Approve a pending tool call."""
+    from commands.requests import decide
+
+    decide(client, call_id, "allow", session, given_place(), **options)
+    click.echo(f"{call_id} is allowed")
+
+
+@click.command()
+@click.argument("call_id", metavar="CALL")
+@click.option("-s", "--session", metavar="KEY", help="The call's session, where several have a call of that name.")
+@click.option("--note", metavar="TEXT", help="Reason, for the agent.")
+@with_client
+def deny(client: "ControlClient", call_id: str, session: str | None, **options: str | None) -> None:
+    """Deny a pending tool call."""
+    from commands.requests import decide
+
+    decide(client, call_id, "deny", session, **options)
+    click.echo(f"{call_id} is denied")
+
+
+@click.command()
+@session_option
+@click.option("-a", "--agent", required=True, metavar="NAME", help="The agent that is to do it.")
+@click.option("--detach", is_flag=True, help="Leave; the outcome is told to the session.")
+@click.option("--timeout", callback=as_seconds, metavar="TIME", help="For the task (agents.defaults.timeout_seconds).")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole answer.")
+@click.argument("task")
+@with_client
+def delegate(client: "ControlClient", task: str, *, detach: bool, as_json: bool, **options: Any) -> None:
+    """Give TASK (or what stdin holds, with -) of a session to another agent and print its answer."""
+    from commands.requests import given
+
+    mode = "async" if detach else "sync"
+    show_delegated(client, given(**options, task=read_text(task, sys.stdin.buffer), mode=mode), as_json=as_json)
+
+
+_ABORT_TIMEOUT = 5.0
+_SUPERVISOR_LATE = 10.0
+_LOOK_SECONDS = 600.0
+
+
+def run_params(text: str, *, key: str | None = None, **options: Any) -> dict[str, Any]:
+    """The parameters of ``prompt`` and ``agent``; ``key`` names the run, else it gets a name that nobody else has."""
+    return given(**options, text=text, run=uuid.uuid4().hex if key is None else key)
+
+
+def follow_prompt(client: ControlClient, params: dict[str, Any], view: View, *, place: str = "") -> dict[str, Any]:
+    """Run a prompt, draw it as it comes, return its outcome. Raises PoolError where the run did not end well.
+
+    ``params`` of the method ``prompt``; its ``run`` is what the run is called. Ctrl-C aborts this run, then goes on
+    its way. ``place``: the options by which shown commands find the supervisor.
+    """
+    stream = client.stream("prompt", params, timeout=_patience(params.get("timeout")))
+    is_known = has_begun = False
+    try:
+        for batch in stream:
+            is_known = True
+            for pushed in batch:
+                has_begun = has_begun or b'"type":"run:start"' in bytes(pushed.data.events)
+                view.show(pushed.data.events)
+                if _asks_a_person(bytes(pushed.data.events)):
+                    stream.take_any_time()  # the run's clock stands still until somebody has answered
+    except KeyboardInterrupt:
+        view.close()
+        _abort(client.path, params)
+        raise
+    except PoolError as exc:
+        is_gone = _is_gone(exc, is_known=is_known)
+        error = _lost_run(params["run"], params["session"], place, has_begun=has_begun) if is_gone else exc
+        view.fail(error)
+        raise error from exc
+    outcome: dict[str, Any] = stream.result
+    view.end(outcome)
+    check_outcome(outcome)
+    return outcome
+
+
+def wait_for_run(
+    client: ControlClient, run_id: str, session: str | None, timeout: float | None, *, place: str = ""
+) -> dict[str, Any]:
+    """The outcome of a run, however it ended. ``timeout`` in seconds, 0 = as it stands now, None = until it has ended.
+
+    ``place``: the options by which shown commands find the supervisor. Raises RequestTimeout when it has not ended by
+    then, RunInterrupted when the supervisor goes away before, and UsageError for a run that is not known.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        patience = max(0.0, min(deadline - time.monotonic(), _LOOK_SECONDS))
+        params = given(run_id=run_id, session=session, timeout_ms=round(patience * 1000))
+        try:
+            outcome: dict[str, Any] = client.call("agent.wait", params, timeout=patience + _SUPERVISOR_LATE)
+        except PoolError as exc:
+            raise _lost_run(run_id, session, place) if _is_gone(exc, is_known=True) else exc from exc
+        if outcome["status"] != "timeout":
+            return outcome
+        if time.monotonic() >= deadline:
+            raise RequestTimeout(f"the run {run_id} has not ended yet; it goes on", run_id=run_id)
+
+
+def read_text(text: str, stdin: BinaryIO) -> str:
+    """The text of a prompt: as given, or all of stdin for ``-``. Raises UsageError for what is no text."""
+    raw = stdin.read() if text == "-" else os.fsencode(text)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as exc:
+        raise UsageError(f"the prompt is not UTF-8 text: {exc}") from exc
+
+
+def check_outcome(outcome: dict[str, Any]) -> None:
+    """Raise what the run failed with: PoolError of the kind it was; nothing where it ended well."""
+    error = outcome.get("error")
+    if error:
+        raise error_from_wire(error["code"], error.get("message") or "the run failed", error.get("data"))
+    match outcome.get("stop_reason"):
+        case "error":
+            raise WorkerError("the agent ended the turn with an error", **_where(outcome))
+        case "timeout":
+            raise RequestTimeout("the turn took longer than its timeout and was ended", **_where(outcome))
+        case "aborted":
+            raise RunAborted("the turn was aborted", **_where(outcome))
+        case "max_steps":
+            raise RunCutShort(
+                "the agent was not done: it has made all model calls that one run may (max_steps); prompt the session "
+                "again to let it go on",
+                **_where(outcome),
+            )
+        case "length":
+            raise RunCutShort(
+                "the answer is cut off: it has reached the model's limit; prompt the session again to let it go on",
+                **_where(outcome),
+            )
+
+
+def _patience(timeout: float | None) -> float | None:
+    """How long to listen: the supervisor keeps the timeout itself, and only a stopped one is late by so much."""
+    return None if not timeout else timeout + _SUPERVISOR_LATE
+
+
+def _asks_a_person(events: bytes) -> bool:
+    """Whether one of these envelopes is a question; inside of a text each quotation mark would have its backslash."""
+    return b'"type":"permission_required"' in events or b'"type":"ui_request"' in events
+
+
+def _abort(path: Path, params: dict[str, Any]) -> None:
+    """Over a connection of its own: the interrupted one may have been left in the middle of a line."""
+    with ControlClient(path) as client:
+        client.call("abort", {"session": params["session"], "run": params["run"]}, timeout=_ABORT_TIMEOUT)
+
+
+def _is_gone(error: PoolError, *, is_known: bool) -> bool:
+    """Whether only the supervisor is gone, and not the run: a supervisor that stops cuts short whoever listens."""
+    is_closed = isinstance(error, PoolClosed) and (is_known or "cut_short" in error.details)
+    return is_closed or isinstance(error, NoSupervisor)
+
+
+def _lost_run(run_id: str, session: str | None, place: str, *, has_begun: bool = False) -> RunInterrupted:
+    """What to say of a run without an outcome whose supervisor is gone: what becomes of it, how to look for it."""
+    look = command_line("wait", run_id, session=session, place=place)
+    state = (
+        "the supervisor went away in the run's turn; what the run did until then is in the conversation"
+        if has_begun
+        else "the supervisor went away before the run had ended; a run that still waits is kept and goes on when the "
+        "supervisor is back"
+    )
+    return RunInterrupted(
+        f"{state}; its outcome is told by: {look}",
+        run_id=run_id,
+        session=session,
+    )
+
+
+def _where(outcome: dict[str, Any]) -> dict[str, Any]:
+    return {"worker": outcome.get("worker"), "session": outcome.get("session")}
+
+
+def show_started(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
+    """Start a run and leave it; print its id, or all that the supervisor says of its acceptance."""
+    accepted = client.call("agent", params)
+    if as_json:
+        print_json(accepted)
+    else:
+        sys.stdout.write(f"{accepted['run_id']}\n")
+
+
+def show_outcome(outcome: dict[str, Any], *, as_json: bool) -> None:
+    """Print how a run ended. Raises PoolError of the kind that it failed with."""
+    if as_json:
+        print_json(outcome)
+    else:
+        TextView(sys.stdout, sys.stderr, {}).end(outcome)
+    check_outcome(outcome)
+
+
+def show_delegated(client: ControlClient, params: dict[str, Any], *, as_json: bool) -> None:
+    """Give a task to another agent; print its answer, or the id of the run where nobody waits for it."""
+    if params["mode"] == "async":
+        answer = client.call("delegate", params)
+        if as_json:
+            print_json(answer)
+        else:
+            sys.stdout.write(f"{answer['run_id']}\n")
+    else:
+        show_outcome(client.call("delegate", params, timeout=None), as_json=as_json)

@@ -1,0 +1,169 @@
+"""How a run looks while it goes on: the answer as it comes, everything else dim beside it; or JSON lines."""
+
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any, Protocol, TextIO
+
+import msgspec
+
+from commands.event_text import (
+    TEXT_KINDS,
+    ToolData,
+    command_line,
+    data_of,
+    decision_commands,
+    hidden_text,
+    piece_of,
+    question_text,
+    shown_page,
+    tell,
+    tool_of,
+)
+from doors.control.client import read_envelopes, split_envelopes
+from errors import PoolError
+from wire.messages import EventEnvelope
+from wire.run_view import CallLines, Stage
+from wire.terminal import BOLD, DIM
+
+
+class View(Protocol):
+    """Where a followed run is shown."""
+
+    def show(self, events: msgspec.Raw) -> None:
+        """Draw the envelopes of one push (a JSON array), and flush once."""
+        ...
+
+    def end(self, outcome: dict[str, Any]) -> None:
+        """Draw the run's outcome, whether or not it went well."""
+        ...
+
+    def fail(self, error: PoolError) -> None:
+        """Draw that there is no outcome."""
+        ...
+
+    def close(self) -> None:
+        """End the line that was begun."""
+        ...
+
+
+class TextView:
+    """The answer's text on ``out``; what the agent does besides on ``err``."""
+
+    def __init__(
+        self, out: TextIO, err: TextIO, env: Mapping[str, str], *, thinking: bool = False, place: str = ""
+    ) -> None:
+        """``thinking``: show the reasoning too. ``place``: the options by which shown commands find the supervisor."""
+        self._stage = Stage(out, err, env)
+        self._calls = CallLines(self._stage)
+        self._kinds = frozenset({"text", "think"} if thinking else {"text"})
+        self._place = place
+
+    def show(self, events: msgspec.Raw) -> None:
+        """Draw the envelopes of one push, and flush once."""
+        for kind, group in groupby(read_envelopes(events), key=_text_kind):
+            if kind is None:
+                for event in group:
+                    self._tell(event)
+            elif kind in self._kinds:
+                show = self._stage.answer if kind == "text" else self._stage.aside
+                show("".join(map(piece_of, group)))
+        self._stage.flush()
+
+    def end(self, outcome: dict[str, Any]) -> None:
+        """The last line end, the whole text where no pieces of it came, and the files that came beside it."""
+        if not self._stage.has_answer:
+            self._stage.answer(outcome.get("text") or "")
+        self._stage.close()
+        for media in outcome.get("media") or ():
+            self._stage.note(f"· file {media['path']}", whole=True)
+
+    def fail(self, error: PoolError) -> None:  # noqa: ARG002  # the command line prints the error itself
+        """Leave the cursor at the start of a line."""
+        self.close()
+
+    def close(self) -> None:
+        """End the line that was begun."""
+        self._stage.close()
+
+    def _tell(self, event: EventEnvelope) -> None:
+        tool = tool_of(event) if event.type.startswith("tool:") else None
+        if tool is not None:
+            self._tell_tool(event.type, tool)
+        elif event.type == "permission_required":
+            self._ask(event)
+        elif event.type == "run:accepted" and data_of(event).get("awaits_person"):
+            self._stage.note("! the session waits for a person's answer first; this shows what it asks:", style="")
+            look = command_line("sessions get", event.session, session=None, place=self._place)
+            self._stage.note(f"  {look}", whole=True, style=BOLD)
+        elif event.type == "alert":
+            self._stage.note(f"! {tell(event)[0]}", whole=True, style="")
+        elif event.type in _MARKS and not _is_grave(event):
+            mark = _MARKS[event.type]
+            self._stage.note(f"{mark} {tell(event)[0]}", style=DIM if mark == "·" else "")
+
+    def _tell_tool(self, type_: str, tool: ToolData) -> None:
+        match type_:
+            case "tool:start":
+                self._calls.start(tool.call)
+            case "tool:update":
+                self._calls.update(tool.tail)
+            case "tool:error":
+                self._calls.error(tool.call, tool.error, tool.details)
+            case "tool:end":
+                self._calls.end(tool.call, tool.details)
+
+    def _ask(self, event: EventEnvelope) -> None:
+        data = data_of(event)
+        self._stage.note(f"? needs your approval: {question_text(data)}", style="")
+        self._calls.page(shown_page(data))
+        if hidden := hidden_text(data):
+            self._stage.note(f"  {hidden}", whole=True, style="")
+        for command in decision_commands(data, event.session, self._place):
+            self._stage.note(f"  {command}", whole=True, style=BOLD)
+
+
+_MARKS = {
+    "error": "!",
+    "agent_resumed": "!",
+    "permission_decided": "·",
+    "compaction:start": "·",
+    "compaction:end": "·",
+    "exec_exit": "·",
+}
+"""What is told beside the answer in a line, and the mark before it; nothing else is."""
+
+
+def _is_grave(event: EventEnvelope) -> bool:
+    """An error that ends the run is told then."""
+    return event.type == "error" and data_of(event).get("severity") != "warn"
+
+
+def _text_kind(event: EventEnvelope) -> str | None:
+    return TEXT_KINDS.get(event.type)
+
+
+class JsonView:
+    """One JSON object a line: each event's envelope as it came, last ``{"outcome"}`` or ``{"error"}``."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def show(self, events: msgspec.Raw) -> None:
+        """Write the envelopes of one push, and flush once."""
+        self._out.write("".join(f"{str(line, 'utf-8')}\n" for line in split_envelopes(events)))
+        self._out.flush()
+
+    def end(self, outcome: dict[str, Any]) -> None:
+        """Write the outcome."""
+        self._line({"outcome": outcome})
+
+    def fail(self, error: PoolError) -> None:
+        """Write the error as the outcome."""
+        self._line({"error": {"code": error.code, "message": error.message, "data": error.details}})
+
+    def close(self) -> None:
+        """Nothing is left open between lines."""
+
+    def _line(self, value: Any) -> None:
+        self._out.write(msgspec.json.encode(value).decode() + "\n")
+        self._out.flush()

@@ -1,0 +1,78 @@
+"""What a command does beyond one call: stop the supervisor, drain it, end a run, decide; and say how that went."""
+
+import sys
+from typing import Any
+
+from commands.event_text import look_command
+from doors.control.client import WORK_SECONDS, ControlClient
+from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
+from wire.terminal import clean
+
+
+def stop_supervisor(client: ControlClient, timeout: float | None) -> None:
+    """Ask the supervisor to stop and wait for its end. Raises RequestTimeout when it takes longer than ``timeout``."""
+    for what in client.call("shutdown")["waits_for"]:
+        sys.stderr.write(f"waits for {clean(what)}\n")
+    if not client.wait_closed(timeout):
+        raise RequestTimeout(f"the supervisor is still ending its turns after {timeout:g} s; it goes on stopping")
+
+
+def drain_supervisor(client: ControlClient, timeout: float | None) -> None:
+    """Drain the pool and wait for that. Raises RequestTimeout when turns are left at the end of ``timeout``."""
+    if not client.call("drain", {"timeout": timeout}, timeout=None)["drained"]:
+        raise RequestTimeout("turns are still running; the pool goes on draining")
+
+
+def abort_run(client: ControlClient, session: str, run: str | None) -> None:
+    """End a run of the session. Raises PoolError when there is none to end."""
+    if not client.call("abort", given(session=session, run=run))["aborted"]:
+        which = "no run is in its turn" if run is None else f"the run {run} does not go on"
+        raise PoolError(f"{which} in the session {session}", session=session)
+
+
+def decide(
+    client: ControlClient, call_id: str, decision: str, session: str | None, place: str = "", /, **more: str | None
+) -> None:
+    """Answer ``allow`` or ``deny`` to a tool call that waits for a person; ``more``: its ``note``, what was ``seen``.
+
+    ``place``: the options by which shown commands find the supervisor.
+
+    Raises UsageError for a call that is longer than what was shown of it, with the command that shows all.
+    """
+    try:
+        client.call("decide", given(call_id=call_id, decision=decision, session=session, **more), timeout=WORK_SECONDS)
+    except WorkerRefused as exc:
+        if exc.details.get("worker_code") != "not_shown":
+            raise
+        look = look_command({"call": {"id": call_id}}, session or "", place)
+        raise UsageError(f"{exc.message}; this shows it, and how to approve it: {look}") from exc
+
+
+def reset_session(client: ControlClient, key: str, *, force: bool) -> list[str]:
+    """Begin the session anew; a turn that runs is ended first. Returns which background commands have ended with it.
+
+    Raises UsageError, with ``running`` in its details, where there are any and ``force`` is not given.
+    """
+    return _ended(client.call("sessions.reset", {"session": key, "force": force}, timeout=WORK_SECONDS))
+
+
+def delete_session(client: ControlClient, key: str) -> list[str]:
+    """Forget the session; a turn that runs is ended first. Returns which background commands have ended with it."""
+    return _ended(client.call("sessions.delete", {"session": key}, timeout=WORK_SECONDS))
+
+
+def _ended(result: Any) -> list[str]:
+    return [str(name) for name in result["ended"]]
+
+
+def message_source(*, chat_type: str, sender_id: str, chat_id: str | None, **others: Any) -> dict[str, Any]:
+    """The source of a message for ``route``. A direct message's chat is the sender's, unless it is named."""
+    if chat_id is None and chat_type != "dm":
+        raise UsageError(f"a message of a {chat_type} needs --chat: which one?")
+    others["member_role_ids"] = list(others.get("member_role_ids", ())) or None
+    return given(chat_type=chat_type, sender_id=sender_id, chat_id=chat_id or sender_id, **others)
+
+
+def given(**params: Any) -> dict[str, Any]:
+    """The parameters that were given, those left out being the supervisor's to choose."""
+    return {name: value for name, value in params.items() if value is not None}

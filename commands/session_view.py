@@ -1,0 +1,99 @@
+"""Session views.
+
+One session on the terminal: what is known of it, and what was said. Pure: documents in, renderables out.
+
+What a session is to be told with its next turn, on the terminal. Pure: documents in, renderables out.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from commands.event_text import fields
+from commands.layout import Column, Rows, make_table
+from wire.terminal import clean, clean_stream
+
+Record = dict[str, Any]
+
+_ROLES = {"user": "bold cyan", "assistant": "bold green"}
+_PREVIEW_CHARS = 200
+
+
+def session_view(session: Record) -> RenderableType:
+    """What is known of a session, a line each, but for what it asks people."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, value in session.items():
+        if name != "pending_permissions" and value not in (None, "", [], {}):
+            table.add_row(Text(clean(name), "dim"), Text(_fact(name, value), overflow="fold"))
+    return table
+
+
+def history_view(history: Record, _width: int) -> RenderableType:
+    """The messages, oldest first. Each agent keeps its own shape of them; what is not known here is left out."""
+    messages = history["messages"]
+    if not messages:
+        return Text("nothing was said yet", "dim")
+    parts = [part for message in messages for part in _message(message)]
+    return Group(*parts[:-1])  # the last one is the empty line behind a message
+
+
+def _fact(name: str, value: Any) -> str:
+    if name.endswith("_at") and isinstance(value, int | float):
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    return fields(value) if isinstance(value, dict) else clean(value)
+
+
+def _message(message: Record) -> Iterator[RenderableType]:
+    role = str(message.get("role", ""))
+    lines = [line for block in _blocks(message.get("content")) for line in _block(block)]
+    if lines:
+        joined = ", into the running turn" if message.get("origin") == "steer" else ""
+        yield Text(clean(role) + joined, _ROLES.get(role, "bold"))
+        yield from lines
+        yield Text()
+
+
+def _blocks(content: Any) -> list[Record]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _block(block: Record) -> Iterator[Text]:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            if text.strip():
+                yield Text(clean_stream(text).strip("\n"), overflow="fold")
+        case {"type": "thinking"}:
+            yield _aside(f"({block.get('thinking') or block.get('text') or '...'})")
+        case {"type": "tool_use" | "toolCall", "name": name}:
+            yield _aside(f"· {name} {_preview(block.get('input', block.get('arguments')))}")
+        case {"type": "tool_result", "content": content}:
+            yield _aside(f"{'!' if block.get('is_error') else '='} {_preview(content)}")
+        case {"type": "image"}:
+            yield _aside("(an image)")
+
+
+def _aside(text: str) -> Text:
+    return Text(clean(text)[:_PREVIEW_CHARS], "dim", overflow="fold")
+
+
+def _preview(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def system_events_table(answer: dict[str, Any], width: int) -> Rows | Text:
+    """One line an event of ``events.peek``, in the order in which they will be told."""
+    columns = [
+        Column("CAME", lambda e: time.strftime("%H:%M:%S", time.localtime(e["ts"]))),
+        Column("KIND", lambda e: clean(e["kind"])),
+        Column("TEXT", lambda e: clean(e["text"]), stretches=True),
+        Column("CONTEXT", lambda e: clean(e.get("context")), stretches=True, optional=1),
+        Column("ID", lambda e: clean(e["id"]), optional=2),
+    ]
+    return make_table(columns, answer["events"], width, empty="nothing waits to be told")

@@ -1,0 +1,91 @@
+"""Commands for the supervisor itself: run it, stop it, hold it, empty it."""
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.options import as_seconds, json_option, load, place_options, with_client
+
+if TYPE_CHECKING:
+    from doors.control.client import ControlClient
+
+
+@click.command()
+@place_options
+@click.option("--min", "min_workers", type=int, metavar="N", help="Idle workers to keep (pool.min).")
+@click.option("--max", "max_workers", type=int, metavar="N", help="Worker processes at most (pool.max).")
+@click.pass_context
+def run(
+    ctx: click.Context, /, socket: str | None, config: str | None, data_dir: str | None, **limits: int | None
+) -> None:
+    """Run a supervisor in the foreground, until SIGTERM, Ctrl-C or `pool stop`."""
+    from app import supervisor
+    from app.console import ends_without_a_reader
+    from app.hardening import bound_heap, harden
+    from doors.locations import resolve_socket
+
+    harden()
+    bound_heap(os.environ)
+    read = functools.partial(load, config, data_dir, machine=os.environ, **limits)
+    settings = read()
+    where = Path(settings.data_dir)
+    path = resolve_socket(socket, os.environ, settings.socket, where)
+    with ends_without_a_reader():
+        code = supervisor.run(settings, data_dir=where, socket=path, live=sys.stderr.isatty(), reread=read)
+    ctx.exit(code)
+
+
+@click.command()
+@click.option(
+    "--timeout", callback=as_seconds, metavar="TIME", help="Give up waiting after this; the supervisor still stops."
+)
+@with_client
+def stop(client: "ControlClient", timeout: float | None) -> None:
+    """Stop the supervisor: turns in flight end first (pool.drain_timeout), then its workers."""
+    from commands.requests import stop_supervisor
+
+    stop_supervisor(client, timeout)
+    click.echo("the supervisor has stopped")
+
+
+@click.command()
+@with_client
+def pause(client: "ControlClient") -> None:
+    """Grant no more workers until `pool resume`; turns in flight go on."""
+    client.call("pause")
+    click.echo("paused")
+
+
+@click.command()
+@with_client
+def resume(client: "ControlClient") -> None:
+    """Undo `pool pause` or `pool drain`."""
+    client.call("resume")
+    click.echo("running")
+
+
+@click.command()
+@click.option(
+    "--timeout", callback=as_seconds, metavar="TIME", help="How long turns may take to end (pool.drain_timeout)."
+)
+@with_client
+def drain(client: "ControlClient", timeout: float | None) -> None:
+    """Take nothing new, let turns in flight end, stop all workers; the supervisor stays."""
+    from commands.requests import drain_supervisor
+
+    drain_supervisor(client, timeout)
+    click.echo("drained")
+
+
+@click.command()
+@json_option
+@with_client
+def reload(client: "ControlClient", *, as_json: bool) -> None:
+    """Read the settings file again; what is wrong with it is told, and nothing changes."""
+    from commands.output import show_reload
+
+    show_reload(client, as_json=as_json)

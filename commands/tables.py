@@ -1,0 +1,258 @@
+"""The status document as tables: what ``pool status`` and the listings show. Pure: documents in, renderables out."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from commands.autonomy_view import autonomy_lines
+from commands.layout import UNBOUNDED, Column, Rows, make_table, question_lines, short_key
+from wire.terminal import clean, percent, size, span
+
+_MOST_WAITERS = 20
+"""That the status shows; the list of all may be thousands of lines."""
+Record = dict[str, Any]
+
+_STATE_STYLES = {
+    **dict.fromkeys(("leased", "active", "running", "WORKING"), "green"),
+    **dict.fromkeys(("starting", "parking", "paused", "half_open", "PAUSED"), "yellow"),
+    **dict.fromkeys(("stopping", "dead", "draining", "closed", "open", "suspended", "failed"), "red"),
+    **dict.fromkeys(("idle", "parked", "READY"), "dim"),
+}
+_VERDICTS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "missing": ("MISSING", "red")}
+
+
+def status_view(document: Record, width: int, place: str = "") -> Group:
+    """The whole document. ``width``: columns of the terminal; narrow ones get fewer table columns.
+
+    ``place``: the options by which shown commands find the supervisor.
+    """
+    parts: list[RenderableType] = [_headline(document), _supervisor_line(document)]
+    parts += [Text(), workers_table(document["workers"], width)]
+    if document["waiting"]:
+        parts += [Text(), waiting_table(document["waiting"][:_MOST_WAITERS], width)]
+    if len(document["waiting"]) > _MOST_WAITERS:
+        parts.append(
+            Text(f"... and {len(document['waiting']) - _MOST_WAITERS} more; `pool waiting` lists them all", "dim")
+        )
+    if document["profiles"]:
+        parts += [Text(), _profiles_table(document["profiles"], width)]
+    parts += [Text(), _latency_table(document["latency"]), Text(), _sums(document), _guarantee(document)]
+    parts += _gateway_lines(document["gateway"], place)
+    return Group(*parts)
+
+
+def workers_table(workers: Sequence[Record], width: int) -> Rows | Text:
+    """One line a worker."""
+    columns = [
+        Column("WORKER", lambda w: clean(w["id"])),
+        Column("PID", lambda w: clean(w["pid"]), right=True),
+        Column("STATE", _worker_state),
+        Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
+        Column("AGENT/ROLE", _agent_and_role, stretches=True, optional=3),
+        Column("TURN", lambda w: span(w["turn_age"]), right=True),
+        Column("TURNS", lambda w: clean(w["turns"]), right=True, optional=2),
+        Column("AGE", lambda w: span(w["age"]), right=True, optional=1),
+        Column("RSS", lambda w: size(w["rss"]), right=True),
+        Column("CPU", lambda w: percent(w["cpu"]), right=True, optional=4),
+        Column("PING", lambda w: span(w["last_ping"]), right=True, optional=5),
+        Column("PROFILE", lambda w: clean(w["profile"]), optional=6),
+    ]
+    return make_table(columns, workers, width, empty="no workers")
+
+
+def waiting_table(waiting: Sequence[Record], width: int) -> Rows | Text:
+    """One line a waiter, the next to be served first."""
+    columns = [
+        Column("#", lambda w: clean(w["position"]), right=True),
+        Column("REQUEST", lambda w: clean(w["request"]), optional=1),
+        Column("SESSION", lambda w: short_key(w["session"]), stretches=True),
+        Column("PRIORITY", lambda w: f"{w.get('priority_now', w['priority']):.1f}", right=True),
+        Column("WAITED", lambda w: span(w["waited"]), right=True),
+        Column("WHY", lambda w: clean(w["why"]), stretches=True),
+    ]
+    return make_table(columns, waiting, width, empty="nobody waits")
+
+
+def sessions_view(sessions: Sequence[Record], width: int, place: str = "") -> Group:
+    """One line a session, then what they ask people, with the commands to type. ``place``: see ``status_view``."""
+    asked = [{"session": one["key"], "call": call} for one in sessions for call in one["pending_permissions"]]
+    return Group(_sessions_table(sessions, width), *([Text()] if asked else []), *question_lines(asked, place))
+
+
+def _sessions_table(sessions: Sequence[Record], width: int) -> Rows | Text:
+    """Of a session's transcript the file's name, the directory being that of all."""
+    waits = Column("WAITS FOR", lambda s: clean(s["waits_for"] or "-"), stretches=True)
+    columns = [
+        Column("SESSION", lambda s: short_key(s["key"]), stretches=True),
+        Column("STATE", _session_state),
+        Column("WORKER", lambda s: clean(s["worker"])),
+        Column("WAITING", lambda s: clean(s["waiting"]), right=True),
+        *([waits] if any(session["waits_for"] for session in sessions) else []),
+        Column("ASKS", lambda s: clean(len(s["pending_permissions"]) or "-"), right=True, optional=1),
+        Column("AGENT/ROLE", _agent_and_role, stretches=True, optional=2),
+        Column("USED", lambda s: time.strftime("%m-%d %H:%M", time.localtime(s["updated_at"])), optional=3),
+        Column("TRANSCRIPT", lambda s: clean((s["transcript"] or "-").rpartition("/")[2]), stretches=True, optional=4),
+    ]
+    return make_table(columns, sessions, width, empty="no sessions")
+
+
+def explanation_table(explanation: Record, width: int) -> Group:
+    """Why each worker is or is not taken for what was asked about."""
+    profile = explanation["profile"]
+    wanted = Text.assemble(
+        "wanted: ", (f"{profile['agent']}/{profile['role']}", "bold"), f"  profile {profile['signature']}"
+    )
+    columns = [
+        Column("WORKER", lambda w: clean(w["worker"])),
+        Column("MATCH", lambda w: Text(w["level"], "red" if w["level"] == "none" else "green")),
+        Column("STATE", lambda w: _state(w.get("state", ""))),
+        Column("SESSION", lambda w: short_key(w.get("session")), stretches=True),
+        Column("DIFFERENCE", lambda w: clean(w["difference"] or "-"), stretches=True),
+    ]
+    return Group(wanted, Text(), make_table(columns, explanation["workers"], width, empty="no workers"))
+
+
+def checks_table(checks: Sequence[Record]) -> Table:
+    """One line a check of ``pool doctor``; what to do stands below what was found."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    for check in checks:
+        mark, style = _VERDICTS[check["verdict"]]
+        found = Text(clean(check["found"]))
+        if check["fix"]:
+            found.append(f"\n-> {clean(check['fix'])}", style)
+        table.add_row(Text(mark, style), Text(check["name"], "bold"), found)
+    return table
+
+
+def _profiles_table(profiles: Sequence[Record], width: int) -> Rows | Text:
+    columns = [
+        Column("PROFILE", lambda p: clean(p["profile"])),
+        Column("AGENT/ROLE", _agent_and_role, stretches=True),
+        Column("LIVE", lambda p: clean(p["live"]), right=True),
+        Column("WARM", lambda p: f"{p['warm']}/{p.get('min', 0)}", right=True),
+        Column("WAITING", lambda p: clean(p.get("waiting", 0)), right=True, optional=1),
+        Column("BREAKER", lambda p: _state(p["breaker"], closed="green")),
+        Column("LAST ERROR", lambda p: clean(p["last_error"]), stretches=True),
+    ]
+    return make_table(columns, profiles, width, empty="no profiles")
+
+
+def _latency_table(latency: dict[str, Record]) -> Rows | Text:
+    columns = [
+        Column("LATENCY", lambda q: clean(q["name"])),
+        Column("P50", lambda q: span(q["p50"] if q["count"] else None), right=True),
+        Column("P99", lambda q: span(q["p99"] if q["count"] else None), right=True),
+        Column("MAX", lambda q: span(q.get("max") if q["count"] else None), right=True),
+        Column("COUNT", lambda q: clean(q["count"]), right=True),
+    ]
+    return make_table(columns, [{"name": name, **figures} for name, figures in latency.items()], UNBOUNDED, empty="")
+
+
+def _headline(document: Record) -> Text:
+    pool = document["pool"]
+    return Text.assemble(
+        ("pool ", "bold"),
+        _state(pool["mode"]),
+        (f"  {pool['total']}/{pool['max']} workers", "bold"),
+        f"  {pool['leased']} leased  {pool['idle']} idle  {pool['starting']} starting  {pool['stopping']} stopping  ",
+        (f"{pool['waiting']} waiting", "yellow" if pool["waiting"] else ""),
+    )
+
+
+def _supervisor_line(document: Record) -> Text:
+    facts = document["supervisor"]
+    text = f"pid {facts['pid']}, up {span(facts['uptime'])}, version {facts['version']}, {facts['socket']}"
+    http = facts.get("http")
+    return Text(clean(f"{text}, {http['url']}" if http else text), "dim", overflow="fold")
+
+
+def _sums(document: Record) -> Text:
+    counters = document["counters"]
+    states = Counter("failed" if session.get("failed") else session["state"] for session in document["sessions"])
+    sessions = "  ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none"
+    lines = [
+        f"sessions  {sessions}",
+        f"workers   {counters['spawned']} spawned  {_by_name(counters['exits']) or 'none ended'}{_stalled(counters)}",
+        f"grants    {_by_name(counters['grants']) or 'none'}",
+        "waiters   " + "  ".join(f"{counters[name]} {name}" for name in ("enqueued", "served", "expired", "refused")),
+    ]
+    return Text("\n".join(clean(line) for line in lines))
+
+
+def _stalled(counters: Record) -> str:
+    return f"  {counters['stalled']} turns stalled" if counters["stalled"] else ""
+
+
+def _by_name(counts: dict[str, int]) -> str:
+    return "  ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+def _guarantee(document: Record) -> Text:
+    return Text(clean(f"orphans   {document['guarantee']['level']}: {document['guarantee']['text']}"))
+
+
+def _gateway_lines(gateway: Record, place: str) -> list[Text]:
+    """Runs, what bounds them, events, the store; loud where somebody has to do something."""
+    lanes, store = gateway["lanes"], gateway["store"]
+    lines = [Text(clean(f"runs      {gateway['runs']} live  {lanes['waiting']} waiting{_lanes(lanes['lanes'])}"))]
+    lines += _hold_lines(gateway["holds"])
+    lines += question_lines(gateway["permissions"], place)
+    lines.append(
+        Text(clean(f"events    head {gateway['events']['head']}  {gateway['events']['sleeping']} readers waiting"))
+    )
+    lines += autonomy_lines(gateway["autonomy"])
+    if store["degraded"]:
+        trouble = (
+            f"REFUSED: {store['last_error']}; {store['rows_waiting']} rows are held in memory, {store['lost']} lost"
+        )
+        lines.append(Text.assemble("store     ", (clean(trouble), "bold red")))
+    else:
+        lines.append(Text(clean(f"store     {store['rows_written']} rows written  {store['rows_waiting']} waiting")))
+    return lines
+
+
+def _hold_lines(holds: Record) -> list[Text]:
+    """Who holds a worker, and who waits to."""
+    lines = []
+    for hold in holds["oldest"]:
+        has = f"worker {hold['worker']} for {span(hold['age'])}"
+        if hold["worker"] is None:
+            has = f"has waited {span(hold['age'])}, {span(hold['expires_in'])} left"
+        lines.append(Text(clean(f"hold      {short_key(hold['session'])}  {has}  by {hold['principal']}")))
+    more = holds["granted"] + holds["waiting"] - len(lines)
+    return [*lines, Text(f"          and {more} more")] if more > 0 else lines
+
+
+def _lanes(lanes: Sequence[Record]) -> str:
+    """The named lanes that bound something."""
+    bounded = [lane for lane in lanes if lane["limit"] is not None]
+    return "".join(
+        f"  lane {lane['name']} {lane['running']}/{lane['limit']}, {lane['waiting']} waiting" for lane in bounded
+    )
+
+
+def _worker_state(worker: Record) -> Text:
+    state = _state("suspended" if worker.get("suspended") else worker["state"])
+    if worker["stray_lines"]:
+        state = Text.assemble(state, (f", {worker['stray_lines']} stray lines", "yellow"))
+    if worker["background"]:
+        state = Text.assemble(state, f", {worker['background']} in background")
+    return Text.assemble(state, (f", retiring: {worker['retiring']}", "dim")) if worker.get("retiring") else state
+
+
+def _session_state(session: Record) -> Text:
+    """A session in a turn that has no worker yet waits, and does not work."""
+    return Text("WAITING", "yellow") if session["waits_for"] else _state(session["state"])
+
+
+def _agent_and_role(record: Record) -> str:
+    return clean(f"{record['agent']}/{record['role']}")
+
+
+def _state(name: str, **styles: str) -> Text:
+    return Text(clean(name), {**_STATE_STYLES, **styles}.get(name, ""))

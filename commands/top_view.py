@@ -1,0 +1,322 @@
+"""Pool top model and screen. Pure.
+
+What ``pool top`` knows: the latest status, the sessions' last lines, events, how much happens. Pure: no clock.
+
+The picture as exactly so many lines and columns of a terminal. Pure: a picture in, a renderable out.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from commands.event_lines import EventLines, shorten
+from commands.event_text import TEXT_KINDS, data_of, piece_of, tell
+from commands.layout import Column, Rows, make_table, question_lines, short_key
+from commands.tables import waiting_table, workers_table
+from wire.messages import EventEnvelope
+from wire.sparkline import Series, spark
+from wire.terminal import clean, span
+
+_KEPT_EVENTS = 500
+_KEPT_SESSIONS = 5_000
+_KEPT_RUNS = 5_000
+_KEPT_TEXT = 400
+
+_SILENT = frozenset({"state_changed", "token_usage", "session_bound", "session_parked", "run:accepted", "background"})
+"""Events that say nothing about what a session does."""
+
+Record = dict[str, Any]
+
+
+class Picture:
+    """Everything that is drawn. ``trouble``: why the supervisor cannot be asked, while it cannot."""
+
+    def __init__(self) -> None:
+        self.status: Record | None = None
+        self.trouble: str | None = None
+        self.lines: dict[str, str] = {}
+        """What each session said last."""
+        self.events: deque[EventEnvelope] = deque(maxlen=_KEPT_EVENTS)
+        self.load: dict[str, float] = {}
+        """The share of a processor that each worker has used between the last two documents, in percent."""
+        self.wait, self.turn, self.turns, self.told = Series(), Series(), Series(), Series()
+        self._runs: dict[str | None, float] = {}
+        self._started: dict[str | None, float] = {}
+
+    def take_status(self, status: Record) -> None:
+        """A status document."""
+        before, self.status, self.trouble = self.status, status, None
+        seconds = 0.0 if before is None else status["supervisor"]["uptime"] - before["supervisor"]["uptime"]
+        if before is None or seconds <= 0:
+            self.load = {}
+            return
+        used = {worker["id"]: worker["cpu"] for worker in before["workers"]}
+        self.load = {
+            worker["id"]: 100 * max(0.0, worker["cpu"] - used[worker["id"]]) / seconds
+            for worker in status["workers"]
+            if worker["cpu"] is not None and used.get(worker["id"]) is not None
+        }
+
+    def take_events(self, events: Sequence[EventEnvelope]) -> None:
+        """Events in their order."""
+        self.events.extend(events[-_KEPT_EVENTS:])
+        for event in events:
+            self.told.add(event.ts)
+            self._time(event)
+            if event.session and event.type not in _SILENT:
+                self._note(event)
+
+    def workers(self) -> list[Record]:
+        """Those of the status, with the load instead of the processor seconds used so far."""
+        workers = [] if self.status is None else self.status["workers"]
+        return [{**worker, "cpu": self.load.get(worker["id"])} for worker in workers]
+
+    def sessions(self) -> list[Record]:
+        """Those of the status, who waits for a person first, then those at work, each with its last line."""
+        if self.status is None:
+            return []
+        asking = {asked["session"] for asked in self.status["gateway"]["permissions"]}
+        at_work = {worker["session"] for worker in self.status["workers"] if worker["turn_age"] is not None}
+        found = [
+            {**session, "state": _state(session, asking, at_work), "line": self.lines.get(session["key"], "")}
+            for session in self.status["sessions"]
+        ]
+        recency = {key: place for place, key in enumerate(self.lines)}
+        return sorted(found, key=lambda one: (_RANKS[one["state"]], -recency.get(one["key"], -1)))
+
+    def _time(self, event: EventEnvelope) -> None:
+        match event.type:
+            case "run:accepted":
+                self._runs[event.run_id] = event.ts
+            case "run:start":
+                self._started[event.run_id] = event.ts
+                if event.run_id in self._runs:
+                    self.wait.add(event.ts, event.ts - self._runs.pop(event.run_id))
+            case "done":
+                self.turns.add(event.ts)
+                self._runs.pop(event.run_id, None)
+                if event.run_id in self._started:
+                    self.turn.add(event.ts, event.ts - self._started.pop(event.run_id))
+        _drop_oldest(self._runs, _KEPT_RUNS)
+        _drop_oldest(self._started, _KEPT_RUNS)
+
+    def _note(self, event: EventEnvelope) -> None:
+        before = self.lines.pop(event.session, "")
+        if TEXT_KINDS.get(event.type) == "text":
+            text = (before if event.type == "text_chunk" else "") + piece_of(event)
+        elif event.type == "done" and (said := _said_at_last(event)):
+            text = said
+        elif event.type == "run:start" or event.type in TEXT_KINDS:
+            text = ""
+        else:
+            text = tell(event)[0]
+        self.lines[event.session] = text[-_KEPT_TEXT:]
+        _drop_oldest(self.lines, _KEPT_SESSIONS)
+
+
+def _said_at_last(event: EventEnvelope) -> str:
+    """The answer of a run that went well; how another one ended is the news."""
+    data = data_of(event)
+    return str(data.get("text") or "") if data.get("reason") == "completed" else ""
+
+
+_RANKS = {"PAUSED": 0, "WORKING": 1, "waiting": 2, "failed": 3, "READY": 4}
+
+
+def _state(session: Record, asking: set[str], at_work: set[str | None]) -> str:
+    if session["key"] in asking:
+        return "PAUSED"
+    if session["key"] in at_work:
+        return "WORKING"
+    if session["failed"]:
+        return "failed"
+    return "waiting" if session["waiting"] else "READY"
+
+
+def _drop_oldest(known: dict[Any, Any], most: int) -> None:
+    while len(known) > most:
+        del known[next(iter(known))]
+
+
+LEAST_COLUMNS, LEAST_LINES = 60, 22
+_LEAST_PART = 4
+"""Lines of a table that is cut: its heading, a row, how many more there are, a blank one."""
+_WIDE = 150
+_BESIDE_THE_LINE = 46
+"""Columns that a session's line leaves to the others of its row, at least."""
+_KEYS = "q quit   space hold"
+_STATE_STYLES = {"WORKING": "green", "PAUSED": "yellow", "waiting": "yellow", "failed": "red", "READY": "dim"}
+
+Lines = list[RenderableType]
+
+
+class _Frame:
+    """What all parts are drawn with."""
+
+    def __init__(self, picture: Picture, now: float, *, is_coloured: bool, ascii_only: bool, place: str) -> None:
+        self.picture = picture
+        self.now = now
+        self.is_coloured = is_coloured
+        self.ascii_only = ascii_only
+        self.place = place
+
+
+def draw(
+    picture: Picture,
+    width: int,
+    height: int,
+    *,
+    now: float,
+    held: bool = False,
+    is_coloured: bool = True,
+    ascii_only: bool = False,
+    place: str = "",
+) -> RenderableType:
+    """The whole screen, at most ``height`` lines. ``now``: Unix time. ``held``: it says that it does not move.
+
+    ``place``: the options by which shown commands find the supervisor.
+    """
+    if width < LEAST_COLUMNS or height < LEAST_LINES:
+        return Text(f"pool top needs {LEAST_COLUMNS} columns and {LEAST_LINES} lines; q quits", "yellow")
+    frame = _Frame(picture, now, is_coloured=is_coloured, ascii_only=ascii_only, place=place)
+    foot = Text.assemble((_KEYS, "dim"), ("   held" if held else "", "yellow"))
+    if picture.status is None:
+        return Group(Text("pool", "bold"), Text(picture.trouble or "asking the supervisor", "yellow"), foot)
+    head = _head(frame, width)
+    room = height - len(head) - 1
+    asked = _questions(frame, width, room)
+    body = (_wide if width >= _WIDE else _narrow)(frame, width, room - len(asked))
+    return Group(*head, *asked, body, foot)
+
+
+def _head(frame: _Frame, width: int) -> list[Text]:
+    """Three lines: how the pool stands, two lines of figures; a fourth where something is wrong."""
+    status = frame.picture.status or {}
+    pool = status["pool"]
+    mode_style = "green" if pool["mode"] == "running" else "yellow"
+    parts = [f"{pool[name]} {name}" for name in ("leased", "idle", "starting", "stopping", "waiting") if pool[name]]
+    runs = f"{status['gateway']['runs']} runs"
+    up = f"up {span(status['supervisor']['uptime'])}"
+    first = Text.assemble(
+        ("pool ", "bold"), (pool["mode"], mode_style), (f"  {pool['total']}/{pool['max']} workers  ", "bold")
+    )
+    first.append("  ".join([*parts, runs, up]))
+    lines = [first, *_figures(frame, width), Text()]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    if frame.picture.trouble is not None:
+        lines.insert(1, Text(clean(frame.picture.trouble), "bold red", no_wrap=True, overflow="ellipsis"))
+    return lines
+
+
+def _figures(frame: _Frame, width: int) -> list[Text]:
+    picture, now = frame.picture, frame.now
+    latency = (picture.status or {})["latency"]
+    turns, told = picture.turns.sums(now), picture.told.sums(now)
+    half = (width - 2) // 2
+    cells: list[tuple[str, str, Sequence[float | None]]] = [
+        ("wait", _quantiles(latency["acquire"]), picture.wait.means(now)),
+        ("turn", _quantiles(latency["turn"]), picture.turn.means(now)),
+        ("turns", f"{sum(turns[-30:]):.0f}/min", turns),
+        ("events", f"{sum(told[-5:]) / 10:.0f}/s", told),
+    ]
+    texts = [_figure(frame, name, text, values, half) for name, text, values in cells]
+    return [Text.assemble(texts[0], "  ", texts[1]), Text.assemble(texts[2], "  ", texts[3])]
+
+
+def _figure(frame: _Frame, name: str, text: str, values: Sequence[float | None], width: int) -> Text:
+    head = f"{name:<6} {text:<21} "
+    line = spark(values, max(0, width - len(head)), ascii_only=frame.ascii_only)
+    return Text.assemble((f"{name:<6} ", "dim"), (f"{text:<21} ", "bold"), (f"{line:<{width - len(head)}}", "cyan"))
+
+
+def _quantiles(latency: Record) -> str:
+    return f"p50 {span(latency['p50'])} p99 {span(latency['p99'])}" if latency["count"] else "-"
+
+
+def _questions(frame: _Frame, width: int, room: int) -> list[Text]:
+    """As many as leave two thirds of the room. What is asked is cut at the edge; what is to be typed is not."""
+    asked = (frame.picture.status or {})["gateway"]["permissions"]
+    beside = 3 * _LEAST_PART  # workers, waiters, sessions; a question has two lines, and a blank one is below the last
+    most = max(1, min(len(asked), room // 6, (room - beside - 1) // 2))
+    lines = list(question_lines(asked[:most], frame.place, columns=width))
+    for line in lines:
+        line.no_wrap, line.overflow = True, line.overflow or "ellipsis"
+    return [*lines, Text()] if lines else []
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def _narrow(frame: _Frame, width: int, room: int) -> RenderableType:
+    """One below the other: workers get two fifths at most, waiters and sessions what is fair, events the rest."""
+    waiting = (frame.picture.status or {})["waiting"]
+    workers = _part(frame.picture.workers(), workers_table, width, max(_LEAST_PART, room * 2 // 5))
+    waiters = _part(waiting, waiting_table, width, max(_LEAST_PART, room // 6)) if waiting else []
+    left = room - _lines(workers) - _lines(waiters)
+    sessions = _part(frame.picture.sessions(), _sessions_table, width, max(_LEAST_PART, left // 2))
+    events = _events(frame, width, left - _lines(sessions))
+    return Group(*workers, *waiters, *sessions, *events)
+
+
+def _wide(frame: _Frame, width: int, room: int) -> RenderableType:
+    """Workers and waiters to the left; sessions and events to the right."""
+    left_width = width * 11 // 20
+    right_width = width - left_width - 2
+    waiting = (frame.picture.status or {})["waiting"]
+    waiters = _part(waiting, waiting_table, left_width, max(_LEAST_PART, room // 3)) if waiting else []
+    workers = _part(frame.picture.workers(), workers_table, left_width, room - _lines(waiters))
+    sessions = _part(frame.picture.sessions(), _sessions_table, right_width, max(_LEAST_PART, room // 2))
+    events = _events(frame, right_width, room - _lines(sessions))
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=left_width)
+    grid.add_column(width=right_width)
+    grid.add_row(Group(*workers, *waiters), Group(*sessions, *events))
+    return grid
+
+
+def _part(
+    records: Sequence[Record], table: Callable[[Sequence[Record], int], RenderableType], width: int, most: int
+) -> Lines:
+    """A table of at most ``most`` lines, its heading and a blank line below among them; says how many are left out."""
+    fitting = len(records) if len(records) + 2 <= most else max(1, most - 3)
+    parts: Lines = [table(records[:fitting], width)]
+    if fitting < len(records):
+        parts.append(Text(f"and {len(records) - fitting} more", "dim"))
+    return [*parts, Text()]
+
+
+def _lines(parts: Lines) -> int:
+    """How many lines they take: a table one for each row and one for its heading."""
+    return sum(each.line_count if isinstance(each, Rows) else 1 for each in parts)
+
+
+def _sessions_table(sessions: Sequence[Record], width: int) -> RenderableType:
+    columns = [
+        Column("SESSION", lambda s: short_key(s["key"]), stretches=True),
+        Column("STATE", lambda s: Text(s["state"], _STATE_STYLES[s["state"]])),
+        Column("WORKER", lambda s: clean(s["worker"]), optional=1),
+        Column("WAITING", lambda s: clean(s["waiting"] or "-"), right=True, optional=2),
+        Column("LAST LINE", lambda s: clean(_last_line(s["line"], max(20, width - _BESIDE_THE_LINE))), stretches=True),
+    ]
+    return make_table(columns, sessions, width, empty="no sessions")
+
+
+def _last_line(text: str, width: int) -> str:
+    """The end of it: what came last is what is new."""
+    line = (text.rstrip().splitlines() or ["-"])[-1] or "-"
+    return shorten(line, width, keep_end=True)
+
+
+def _events(frame: _Frame, width: int, room: int) -> Lines:
+    """The latest lines of the stream, filling what room is left."""
+    if room < 2:
+        return [Text()] * room
+    lines = EventLines(width, is_coloured=frame.is_coloured)
+    shown = [*lines.take(frame.picture.events), *lines.rest()]
+    texts = [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in shown[-(room - 1) :]]
+    return [Text("EVENTS", "bold"), *texts, *(Text() for _ in range(room - 1 - len(texts)))]

@@ -1,0 +1,230 @@
+"""Blocking client.
+
+Events as a front end receives them: the raw JSON of a push, decoded only as far as somebody looks.
+
+The command line's side of the control socket: blocking, without an event loop, quick to import.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from doors.control.client_socket import Address, Arrived, ControlWire, Pushed
+from errors import ProtocolViolation, RequestTimeout, error_from_wire
+from wire.messages import EventEnvelope, Message, Request
+
+
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    seq: int
+
+
+_envelopes = msgspec.json.Decoder(list[EventEnvelope])
+_lines = msgspec.json.Decoder(list[msgspec.Raw])
+_place = msgspec.json.Decoder(_Place)
+
+
+def read_envelopes(events: msgspec.Raw) -> list[EventEnvelope]:
+    """The envelopes of a push; their data stays undecoded."""
+    return _envelopes.decode(events)
+
+
+def split_envelopes(events: msgspec.Raw) -> list[msgspec.Raw]:
+    """The same as the JSON text of each envelope."""
+    return _lines.decode(events)
+
+
+def last_seq(envelopes: list[msgspec.Raw]) -> int:
+    """The bookmark behind envelopes, of which there is at least one."""
+    return _place.decode(envelopes[-1]).seq
+
+
+_ANSWER_SECONDS = 10.0
+"""For what a supervisor answers at once: one that does not is stopped, or as good as."""
+WORK_SECONDS = 60.0
+"""For what it answers when a worker has, a turn has been ended, or files have been read."""
+
+
+class ControlClient:
+    """A connection to a supervisor; a context manager. Several requests and subscriptions may go on at once.
+
+    Raises NoSupervisor from the constructor when nobody listens, and from any call when the supervisor goes away.
+    A call that fails there raises the same class of PoolError as it would in the supervisor's own process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._wire = ControlWire(path)
+        self._last_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; the supervisor drops what this connection still waited for."""
+        self._wire.close()
+
+    def call(self, method: str, params: Any = None, timeout: float | None = _ANSWER_SECONDS) -> Any:
+        """Run a method and return its result as plain objects; its events are passed over.
+
+        ``timeout`` in seconds, None = as long as it takes. Raises RequestTimeout, and what the method raises.
+        """
+        stream = self.stream(method, params, timeout=timeout)
+        for _ in stream:
+            pass
+        return stream.result
+
+    def stream(self, method: str, params: Any = None, *, timeout: float | None = None) -> "Stream":
+        """Run a method and follow its events; see ``Stream``."""
+        self._last_id += 1
+        deadline = None if timeout is None else time.monotonic() + timeout
+        address = self._wire.send(Request(str(self._last_id), method, {} if params is None else params))
+        return Stream(self._wire, address, method, deadline)
+
+    def subscribe(
+        self, wish: Mapping[str, Any] | None = None, timeout: float | None = _ANSWER_SECONDS
+    ) -> "Subscription":
+        """Begin a subscription. ``wish``: the parameters of ``subscribe`` (session, channels, kinds, since)."""
+        with self._wire.subscribing() as claim:
+            begun = _read_begun(self.call("subscribe", wish, timeout))
+            address = Address("subscription", begun.subscription)
+            claim(address)
+        return Subscription(self, self._wire, address, begun, (wish or {}).get("since"))
+
+    def wait_closed(self, timeout: float | None = None) -> bool:
+        """Wait until the supervisor has closed the connection and, where the system can tell, its process has ended.
+
+        False when that takes longer than ``timeout`` seconds.
+        """
+        return self._wire.wait_closed(timeout)
+
+
+class Stream:
+    """One request that is being followed: iterate over batches of pushes as they arrive, then read ``result``.
+
+    Iterating raises the error the request ended with, or RequestTimeout when its time is up.
+    """
+
+    def __init__(self, wire: ControlWire, address: Address, method: str, deadline: float | None) -> None:
+        self._wire = wire
+        self._address = address
+        self._method = method
+        self._deadline = deadline
+        self.result: Any = None
+
+    def __iter__(self) -> Iterator[list[Pushed]]:
+        """Pushes in the batches the socket delivered them in; ends with the request."""
+        try:
+            while True:
+                arrived = self._receive()
+                batch = list(_take_pushes(arrived))
+                if batch:
+                    yield batch
+                if arrived:
+                    self._take_answer(arrived[0])
+                    return
+        finally:
+            self._wire.forget(self._address)
+
+    def take_any_time(self) -> None:
+        """Wait without a limit from now on."""
+        self._deadline = None
+
+    def _receive(self) -> Arrived:
+        try:
+            return self._wire.receive(self._address, self._deadline)
+        except TimeoutError as exc:
+            raise RequestTimeout(
+                f"the supervisor on {self._wire.path} did not answer {self._method} in time; "
+                "is it stopped or overloaded?"
+            ) from exc
+
+    def _take_answer(self, answer: Message | Pushed) -> None:
+        assert isinstance(answer, Message)  # noqa: S101  # the pushes before it have been taken
+        if answer.error is not None:
+            raise error_from_wire(answer.error.code, answer.error.message, answer.error.data)
+        self.result = msgspec.json.decode(answer.result)
+
+
+def _take_pushes(arrived: Arrived) -> Iterator[Pushed]:
+    """Those before the answer."""
+    while arrived and isinstance(first := arrived[0], Pushed):
+        arrived.popleft()
+        yield first
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    """What ``subscribe`` answers."""
+
+    subscription: str | int
+    head: int = 0
+    complete: bool = True
+
+
+def _read_begun(answer: Any) -> _Begun:
+    try:
+        return msgspec.convert(answer, _Begun)
+    except msgspec.ValidationError as exc:
+        raise ProtocolViolation(f"what answers on the socket is no supervisor of this version: {exc}") from exc
+
+
+class Subscription:
+    """Events as they happen, until the supervisor ends the subscription or the connection.
+
+    ``head``: the last seq there was at the beginning. ``complete``: False when events after the bookmark it was to
+    begin at are gone. ``reason``: why the supervisor ended it, None while it goes on. To go on on another connection,
+    subscribe there with ``since=subscription.bookmark``.
+    """
+
+    def __init__(
+        self, client: ControlClient, wire: ControlWire, address: Address, begun: _Begun, since: int | None
+    ) -> None:
+        self._client = client
+        self._wire = wire
+        self._address = address
+        self._bookmark = begun.head if since is None else since
+        self._last = msgspec.Raw(b"[]")
+        self.head = begun.head
+        self.complete = begun.complete
+        self.reason: str | None = None
+
+    @property
+    def bookmark(self) -> int:
+        """The seq of the last event that was handed out; where it began, before there was one."""
+        envelopes = split_envelopes(self._last)
+        if envelopes:
+            self._bookmark = last_seq(envelopes)
+            self._last = msgspec.Raw(b"[]")
+        return self._bookmark
+
+    def __iter__(self) -> Iterator[msgspec.Raw]:
+        """The events of each push: a JSON array of envelopes, undecoded. Raises NoSupervisor when it is gone."""
+        while self.reason is None:
+            for pushed in _take_pushes(self._wire.receive(self._address, None)):
+                yield from self._take(pushed)
+
+    def batches(self) -> Iterator[list[EventEnvelope]]:
+        """The same decoded; the envelopes' data stays as it is."""
+        for events in self:
+            yield read_envelopes(events)
+
+    def end(self, timeout: float | None = _ANSWER_SECONDS) -> None:
+        """Tell the supervisor to end it. What has arrived and was not handed out is dropped; ``bookmark`` stands."""
+        self._client.call("unsubscribe", {"subscription": self._address.id}, timeout)
+        self.reason = self.reason or "unsubscribed"
+        self._wire.forget(self._address)
+
+    def _take(self, pushed: Pushed) -> Iterator[msgspec.Raw]:
+        data = pushed.data
+        if data.reason is not None:
+            self.reason = data.reason
+            self._wire.forget(self._address)
+        elif bytes(data.events) != b"null":
+            self._last = data.events
+            yield data.events

@@ -1,0 +1,383 @@
+"""One control connection.
+
+A coroutine begun in the task of who calls it, and left there until it first has to wait.
+
+One connection of the control socket: its requests run side by side, its answers and events leave through one outbox.
+
+Whatever the peer sends or fails to read ends at most this connection. What it makes the supervisor hold is bounded:
+the unfinished line, the requests in flight, the tasks they have started, the bytes it has not read. Of requests and
+of answers all peers together have one budget besides.
+
+One task at a time is the reader. It begins each request itself; a request that has to wait keeps the task, and reading
+goes on in another. So a request that is answered at once costs neither a task nor a turn of the scheduler.
+"""
+
+import collections
+import contextvars
+import logging
+import select
+import socket
+import time
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import trio
+from structlog.contextvars import bind_contextvars
+
+from doors.control.frames import (
+    Incoming,
+    RefusedFrame,
+    decode_request,
+    encode_error,
+    encode_push,
+    encode_raw_push,
+    encode_result,
+)
+from doors.control.send_queue import Outbox, PeerGone
+from doors.limits import ControlLimits, InputBudget, InputShare, OutputBudget, OutputShare
+from errors import InternalError, PoolClosed, PoolError, PoolSaturated, ProtocolViolation, UsageError, single_cause
+from gateway.caller import UNANSWERED, Caller
+from wire.framing import LineFramer
+
+T = TypeVar("T")
+
+
+@types.coroutine
+def run_eagerly(coroutine: Coroutine[Any, Any, T], before_waiting: Callable[[], None]) -> Generator[Any, Any, T]:
+    """Await ``coroutine`` in a context of its own; ``before_waiting`` is called once, when it waits for the first time.
+
+    What never waits costs neither a task nor a turn of the scheduler; for what does, the caller can have somebody else
+    take over in time. Context variables that the coroutine sets are seen by its own steps only.
+    """
+    context = contextvars.copy_context()
+    try:
+        trap = context.run(coroutine.send, None)
+        before_waiting()
+        while True:
+            try:
+                woken_with = yield trap
+            except BaseException as exc:  # noqa: BLE001  # whatever is thrown in is the coroutine's
+                trap = context.run(coroutine.throw, exc)
+            else:
+                trap = context.run(coroutine.send, woken_with)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+_CHUNK_BYTES = 64 * 1024
+_TURN_SECONDS = 0.001
+"""How long one connection's requests are begun in a row before the others have their turn."""
+_logger = logging.getLogger("pool.control")
+
+
+class Methods(Protocol):
+    """What stands behind the door: a method name and undecoded parameters in, something JSON can hold out."""
+
+    async def call(self, method: str, params: msgspec.Raw, caller: Caller) -> Any:
+        """Run a method; raises PoolError for what the caller is to be told."""
+        ...
+
+
+class Budgets:
+    """What all connections of one door share."""
+
+    def __init__(self, limits: ControlLimits) -> None:
+        self.input = InputBudget(limits.input_bytes)
+        self.output = OutputBudget(limits.output_bytes)
+
+
+class Connection:
+    """Serves one accepted socket, which does not block, from ``run`` to its end."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        methods: Methods,
+        limits: ControlLimits,
+        budgets: Budgets,
+        *,
+        principal: str,
+        name: str,
+    ) -> None:
+        """``principal`` and ``name``: see ``gateway.caller.Caller``."""
+        self._sock = sock
+        self._methods = methods
+        self._limits = limits
+        self.principal = principal
+        self.name = name
+        share = OutputShare(budgets.output, free=limits.out_buffer_bytes, on_excess=self._give_up)
+        self.outbox = Outbox(sock, limit=limits.out_buffer_bytes, stall=limits.write_stall, share=share)
+        self._nursery: trio.Nursery
+        self._framer = LineFramer(limits.max_frame_bytes)
+        self._lines: collections.deque[bytes] = collections.deque()
+        self._may_have_more = False
+        self._turn_ends = 0.0
+        self._has_reader = True
+        self._in_flight: dict[str | int, _Request] = {}
+        self._none_in_flight = trio.Event()
+        self._tasks = 0
+        self._refused_in_a_row = 0
+        self._share = InputShare(budgets.input)
+        self._bytes_in_flight = 0
+
+    async def run(self) -> None:
+        """Serve until the peer leaves, breaks the rules, or the surrounding scope is cancelled.
+
+        Requests in flight and their tasks end with the connection; where the peer may still listen, it is told.
+        """
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._write)
+                self._nursery.start_soon(self._read)
+        finally:
+            self._share.give_back(0)
+            await self._say_last_words()
+
+    async def _write(self) -> None:
+        try:
+            await self.outbox.send_forever()
+        except PeerGone:
+            self.outbox.lose()
+            self._nursery.cancel_scope.cancel()
+
+    def _give_up(self, waiting: int) -> None:
+        """Most of what waits for all peers waits for this one: it is cut off, so that there is room for the others."""
+        _logger.warning("a peer was cut off: %d bytes waited for it, the most of all peers", waiting)
+        self.outbox.lose()
+        self._nursery.cancel_scope.cancel()
+
+    async def _say_last_words(self) -> None:
+        with trio.CancelScope(shield=True) as scope:
+            scope.deadline = trio.current_time() + self._limits.flush_grace
+            try:
+                await self.outbox.flush()
+            except PeerGone as exc:
+                _logger.debug("a peer did not hear the last words: %s", exc)
+        self.outbox.lose()
+
+    # --- requests in ------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Be the reader, until a request waits (then another task reads on) or the connection ends."""
+        try:
+            while self._lines or await self._receive():
+                line = self._lines.popleft()
+                if line and not line.isspace() and not await self._accept(line):
+                    return
+                if time.perf_counter() > self._turn_ends:
+                    await self._give_way()
+        except ProtocolViolation:
+            limit = self._limits.max_frame_bytes
+            text = f"the request is too large: one request, its prompt included, may have {limit:,} bytes"
+            self.outbox.put_nowait(encode_error(None, UsageError(text)))
+        except PoolSaturated as exc:
+            self.outbox.put_nowait(encode_error(None, exc))
+        except RefusedFrame as exc:
+            self.outbox.put_nowait(encode_error(exc.request_id, exc))
+        else:
+            await self._wind_up()
+        self._nursery.cancel_scope.cancel()
+
+    async def _give_way(self) -> None:
+        """Let the other connections have a turn."""
+        self.outbox.send_now()
+        await trio.lowlevel.checkpoint()
+        self._turn_ends = time.perf_counter() + _TURN_SECONDS
+
+    async def _receive(self) -> bool:
+        """Wait for whole lines; False when there will be none."""
+        while not self._lines:
+            self._share.charge(self._held_bytes)
+            self.outbox.send_now()
+            if not self._may_have_more:
+                await trio.lowlevel.wait_readable(self._sock)
+                self._turn_ends = time.perf_counter() + _TURN_SECONDS
+            match self._receive_chunk():
+                case b"":
+                    return False
+                case bytes(chunk):
+                    self._lines.extend(self._framer.feed(chunk))
+        return True
+
+    def _receive_chunk(self) -> bytes | None:
+        """What has arrived: None when nothing has, ``b""`` at the end."""
+        try:
+            chunk = self._sock.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            self._may_have_more = False
+            return None
+        except OSError:
+            return b""
+        self._may_have_more = len(chunk) == _CHUNK_BYTES
+        return chunk
+
+    async def _wind_up(self) -> None:
+        """The peer sends no more. One that only closed its sending side still gets the answers it waits for."""
+        if _has_hung_up(self._sock.fileno()):
+            self.outbox.lose()
+        elif self._in_flight:
+            self._none_in_flight = trio.Event()
+            await self._none_in_flight.wait()
+
+    @property
+    def _held_bytes(self) -> int:
+        return self._framer.pending_bytes + self._bytes_in_flight
+
+    async def _accept(self, line: bytes) -> bool:
+        """Take a line; whether the calling task is the reader afterwards."""
+        try:
+            incoming = self._decode(line)
+        except RefusedFrame as exc:
+            await self._refuse(exc)
+            return True
+        self._refused_in_a_row = 0
+        return await self._serve(_Request(self, incoming, len(line)))
+
+    def _decode(self, line: bytes) -> Incoming:
+        incoming = decode_request(line)
+        if incoming.id in self._in_flight:
+            raise RefusedFrame(f"a request with the id {incoming.id!r} is still in flight; use another", incoming.id)
+        return incoming
+
+    async def _refuse(self, refusal: RefusedFrame) -> None:
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row > self._limits.max_refused:
+            raise refusal
+        await self.outbox.put(encode_error(refusal.request_id, refusal))
+
+    # --- answers out ------------------------------------------------------------------------------------------------
+
+    async def _serve(self, request: "_Request") -> bool:
+        """Run a request to its answer; whether the calling task is the reader afterwards."""
+        answer = None
+        is_answered = False
+        try:
+            answer = await run_eagerly(self._answer(request), request.keep_task)
+            if not answer:
+                pass  # whoever asked wants to hear only of errors
+            elif self.outbox.is_full:
+                await self.outbox.put(answer)
+            else:
+                self.outbox.add(answer)  # whoever reads sends before it waits
+            is_answered = True
+        finally:
+            if not is_answered:
+                self.outbox.put_nowait(answer or encode_error(request.request_id, _cut_short()))
+            if request.keeps_task:
+                self._end_wait(request)
+        if not request.keeps_task:
+            return True
+        self.outbox.send_now()
+        is_needed, self._has_reader = not self._has_reader, True
+        return is_needed
+
+    def begin_wait(self, request: "_Request") -> None:
+        """A request keeps the task that read it: it is in flight from now on, and another task reads."""
+        self._in_flight[request.request_id] = request
+        self._bytes_in_flight += request.size
+        self.outbox.send_now()
+        self._has_reader = len(self._in_flight) < self._limits.max_requests
+        if self._has_reader:
+            self._nursery.start_soon(self._read)
+
+    def _end_wait(self, request: "_Request") -> None:
+        del self._in_flight[request.request_id]
+        self._bytes_in_flight -= request.size
+        self._share.give_back(self._held_bytes)
+        if not self._in_flight:
+            self._none_in_flight.set()
+
+    async def _answer(self, request: "_Request") -> bytes:
+        bind_contextvars(request=request.request_id, method=request.method, principal=self.principal)
+        try:
+            result = await self._methods.call(request.method, request.params, request)
+            return b"" if result is UNANSWERED else encode_result(request.request_id, result)
+        except PoolError as exc:
+            return encode_error(request.request_id, exc)
+        except Exception as exc:  # a defect behind the door is answered and logged; it must not end the supervisor
+            cause = single_cause(exc)
+            if isinstance(cause, PoolError):
+                return encode_error(request.request_id, cause)
+            _logger.exception("the method %s failed", request.method)
+            text = f"the supervisor failed to run {request.method}: {type(cause).__name__}: {cause}"
+            return encode_error(request.request_id, InternalError(text))
+
+    # --- tasks that go on -------------------------------------------------------------------------------------------
+
+    def start_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run it beside the requests. Raises PoolSaturated when too many run already."""
+        if self._tasks >= self._limits.max_tasks:
+            limit = self._limits.max_tasks
+            raise PoolSaturated(f"{limit} subscriptions are open on this connection, which is the limit")
+        self._tasks += 1
+        self._nursery.start_soon(self._run_task, task)
+
+    async def _run_task(self, task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except Exception as exc:  # a defect behind the door: the peer waits for what will not come, and is told so
+            _logger.exception("a task of a connection failed")
+            cause = single_cause(exc)
+            text = f"the supervisor failed to go on with a subscription: {type(cause).__name__}: {cause}"
+            self.outbox.put_nowait(encode_error(None, InternalError(text)))
+            self._nursery.cancel_scope.cancel()
+        finally:
+            self._tasks -= 1
+
+
+class _Request:
+    """A request, and to the methods its caller."""
+
+    __slots__ = ("_connection", "keeps_task", "method", "params", "request_id", "size")
+
+    def __init__(self, connection: Connection, incoming: Incoming, size: int) -> None:
+        self._connection = connection
+        self.request_id = incoming.id
+        self.method = incoming.method
+        self.params = incoming.params
+        self.size = size
+        self.keeps_task = False
+
+    @property
+    def principal(self) -> str:
+        return self._connection.principal
+
+    @property
+    def name(self) -> str:
+        return self._connection.name
+
+    async def push(self, event: str, data: Any) -> None:
+        await self._connection.outbox.put(encode_push(event, data))
+
+    async def push_encoded(self, event: str, data: bytes) -> None:
+        await self._connection.outbox.put(encode_raw_push(event, data))
+
+    def push_now(self, event: str, data: bytes) -> bool:
+        """See ``gateway.attachments.pending.QuickCaller``."""
+        outbox = self._connection.outbox
+        if outbox.is_full:
+            return False
+        outbox.add(encode_raw_push(event, data))
+        outbox.send_now()
+        return True
+
+    def start(self, task: Callable[[], Awaitable[None]]) -> None:
+        self._connection.start_task(task)
+
+    def keep_task(self) -> None:
+        self.keeps_task = True
+        self._connection.begin_wait(self)
+
+
+def _cut_short() -> PoolClosed:
+    return PoolClosed("the supervisor closed the connection before the request had ended", cut_short=True)
+
+
+def _has_hung_up(fd: int) -> bool:
+    """Whether the peer has closed its socket altogether, as far as the kernel knows right now."""
+    poll = select.poll()
+    poll.register(fd, 0)  # POLLHUP is always reported
+    return any(flags & select.POLLHUP for _, flags in poll.poll(0))

@@ -1,0 +1,113 @@
+"""How much the peers of the control socket may make the supervisor hold: each of them, and all together."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from errors import PoolSaturated
+from wire.units import ByteCount, Seconds
+
+_FREE_INPUT_BYTES = 64 * 1024
+
+
+class ControlLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one peer, and all peers together, may make the supervisor hold."""
+
+    max_connections: int = 512
+    max_frame_bytes: ByteCount = ByteCount(8 * 1024 * 1024)
+    max_requests: int = 64
+    """Requests of one connection in flight; further ones are not read until one has ended."""
+    max_tasks: int = 256
+    """Subscriptions and other tasks of one connection that outlive the request which started them."""
+    max_refused: int = 100
+    """Lines in a row which are no request; one more ends the connection."""
+    input_bytes: ByteCount = ByteCount(64 * 1024 * 1024)
+    """All connections' unfinished lines and requests in flight, beyond the first 64 KiB of each."""
+    out_buffer_bytes: ByteCount = ByteCount(256 * 1024)
+    """Bytes that wait for one peer; its requests wait when there are more."""
+    output_bytes: ByteCount = ByteCount(256 * 1024 * 1024)
+    """What waits for all peers, answers of requests that wait included, beyond ``out_buffer_bytes`` of each."""
+    write_stall: Seconds = Seconds(30)
+    """A peer that takes no byte for this long, while some wait for it, is cut off."""
+    flush_grace: Seconds = Seconds(1)
+    """How long the last words of a closing connection may take."""
+
+
+class InputBudget:
+    """What all connections together may hold of large requests."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used = 0
+
+    def move(self, difference: int) -> bool:
+        """Take more, or give back where negative; False when more is used than there is."""
+        self._used += difference
+        return self._used <= self.limit
+
+
+class InputShare:
+    """What one connection holds of the budget: all beyond the first 64 KiB."""
+
+    def __init__(self, budget: InputBudget) -> None:
+        self._budget = budget
+        self._charged = 0
+
+    def charge(self, held: int) -> None:
+        """So many bytes are held now. Raises PoolSaturated, with nothing charged any more, when it is too much."""
+        share = max(0, held - _FREE_INPUT_BYTES)
+        difference, self._charged = share - self._charged, share
+        if difference and not self._budget.move(difference) and difference > 0:
+            self.give_back(0)  # at once: nobody else is to be refused for what goes now
+            raise PoolSaturated("the supervisor holds too many large requests at the moment", retry_after=1.0)
+
+    def give_back(self, held: int) -> None:
+        """No more than so many bytes are held now."""
+        share = min(self._charged, max(0, held - _FREE_INPUT_BYTES))
+        self._budget.move(share - self._charged)
+        self._charged = share
+
+
+class OutputBudget:
+    """What may wait for all peers together. Where it is too much, the peer for whom most waits is given up."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._shares: set[OutputShare] = set()
+
+    def move(self, share: "OutputShare", difference: int) -> None:
+        """The share has become so much larger, or smaller where negative."""
+        self._used += difference
+        if share.charged:
+            self._shares.add(share)
+        else:
+            self._shares.discard(share)
+        while self._used > self._limit:
+            max(self._shares, key=lambda waiting: waiting.charged).give_up()
+
+
+class OutputShare:
+    """What waits for one peer, beyond the ``free`` bytes that each of them has."""
+
+    def __init__(self, budget: OutputBudget, *, free: int, on_excess: Callable[[int], None]) -> None:
+        """``on_excess`` is called with the bytes charged; from then on the share is given back and takes no more."""
+        self._budget = budget
+        self._free = free
+        self._on_excess = on_excess
+        self._is_given_up = False
+        self.charged = 0
+
+    def charge(self, held: int) -> None:
+        """So many bytes wait now. May give up any share of the budget, this one too."""
+        charged = 0 if self._is_given_up else max(0, held - self._free)
+        if difference := charged - self.charged:
+            self.charged = charged
+            self._budget.move(self, difference)
+
+    def give_up(self) -> None:
+        """Let go of all that waits for this peer."""
+        charged = self.charged
+        self._is_given_up = True
+        self.charge(0)
+        self._on_excess(charged)

@@ -1,0 +1,140 @@
+"""From the messages of a request to one prompt of the pool. Pure.
+
+A client of OpenAI's sends the whole conversation each time; a session of the pool remembers it. So to a session that
+has one only what is *new* goes: what stands behind the last message of the assistant, texts of the user and results of
+tools. To a session without one everything goes, in one text: instructions, what was said and called so far, and the
+message that is to be answered.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from doors.openai.requests import ChatMessage, ModelInput, Pictures, Placed, text_of
+from errors import UsageError
+from wire.messages import ImageContent
+
+_INSTRUCTING = ("system", "developer")
+_GO_ON = "Go on from here: the results of the tools stand above."
+_INSTRUCTIONS = "Instructions:"
+_QUESTION = "Now answer this:"
+
+
+class Result(NamedTuple):
+    """What came of a call, by the id under which the client was told of it."""
+
+    call_id: str
+    content: str
+
+
+class Prompt(NamedTuple):
+    """What a run is begun with."""
+
+    text: str
+    images: list[ImageContent]
+    results: list[Result]
+
+
+class _Parts(NamedTuple):
+    """A conversation, each message with its place."""
+
+    instructions: Sequence[Placed]
+    past: Sequence[Placed]
+    new: Sequence[Placed]
+
+
+def answered_calls(request: ModelInput) -> list[str]:
+    """The ids of the calls to which the request brings results."""
+    return [message.tool_call_id for _, message in _parts(request).new if message.role == "tool"]
+
+
+def news_prompt(request: ModelInput) -> Prompt:
+    """For a session that knows the conversation so far. Raises UsageError."""
+    instructions, past, new = _parts(request)
+    pictures = Pictures()
+    texts = [text_of(message, at, pictures, marks=False) for at, message in new if message.role != "tool"]
+    results = [Result(_answered(message, at), text_of(message, at, None)) for at, message in new if _is_tool(message)]
+    asked = [text for text in texts if text]
+    if request.all_is_new:
+        _refuse_what_was_said_before(past)
+        if instructions:
+            said = [text_of(message, at, None) for at, message in instructions]
+            asked = [_INSTRUCTIONS, *said, *([_QUESTION, *asked] if asked else [])]
+    return Prompt("\n\n".join(asked), pictures.found, results)
+
+
+def whole_prompt(request: ModelInput) -> Prompt:
+    """For a session that knows nothing yet. Raises UsageError."""
+    instructions, past, new = _parts(request)
+    pictures = Pictures()
+    if not instructions and not past and not any(_is_tool(message) for _, message in new):
+        return news_prompt(request)
+    calls = _names_of_calls(message for _, message in past)
+    tools = [pair for pair in new if _is_tool(pair[1])]
+    said = [text for at, message in (*past, *tools) for text in _told(message, at, pictures, calls)]
+    asked = [text_of(message, at, pictures) for at, message in new if not _is_tool(message)]
+    sections = {
+        _INSTRUCTIONS: [text_of(message, at, None) for at, message in instructions],
+        "The conversation so far:": said,
+        _QUESTION: [text for text in asked if text] or [_GO_ON],
+    }
+    texts = ["\n\n".join([heading, *texts]) for heading, texts in sections.items() if texts]
+    return Prompt("\n\n".join(texts), pictures.found, [])
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def _parts(request: ModelInput) -> _Parts:
+    instructions = list(takewhile(lambda pair: pair[1].role in _INSTRUCTING, request.messages))
+    rest = request.messages[len(instructions) :]
+    begin = next((at + 1 for at in range(len(rest) - 1, -1, -1) if rest[at][1].role == "assistant"), 0)
+    new = rest[begin:]
+    if not any(message.role in ("user", "tool") for _, message in new):
+        text = "there is nothing to answer: the last message must be one of the user, or the result of a tool"
+        raise UsageError(text, param=_list_of(request))
+    return _Parts(instructions, rest[:begin], new)
+
+
+def _list_of(request: ModelInput) -> str:
+    """The request's name for its list of messages."""
+    return request.messages[0][0].partition("[")[0] if request.messages else "input"
+
+
+def _refuse_what_was_said_before(past: Iterable[Placed]) -> None:
+    """Raise UsageError for messages before one of the assistant's: they would be left out."""
+    for place, message in past:
+        if message.role != "assistant":
+            text = "beside previous_response_id, no message may come before one of the assistant"
+            raise UsageError(f"{place}: {text}", param=place)
+
+
+def _is_tool(message: ChatMessage) -> bool:
+    return message.role == "tool"
+
+
+def _answered(message: ChatMessage, at: str) -> str:
+    if not message.tool_call_id:
+        raise UsageError("a message of a tool says which call it answers", param=f"{at}.tool_call_id")
+    return message.tool_call_id
+
+
+def _names_of_calls(messages: Iterable[ChatMessage]) -> dict[str, str]:
+    return {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
+
+
+def _told(message: ChatMessage, at: str, pictures: Pictures, calls: dict[str, str]) -> Iterator[str]:
+    """A message as a report of it: who said it, what was called, what came of it."""
+    if _is_tool(message):
+        yield f"Result of {calls.get(_answered(message, at), 'a tool')}: {text_of(message, at, None)}"
+        return
+    who = {"user": "User", "assistant": "Assistant"}.get(message.role, "Instructions")
+    text = text_of(message, at, pictures if message.role == "user" else None)
+    if text:
+        yield f"{who}: {text}"
+    yield from _calls_told(message.tool_calls or ())
+
+
+def _calls_told(calls: Sequence[Any]) -> Iterator[str]:
+    for call in calls:
+        yield f"Assistant called {call.function.name} with {call.function.arguments or '{}'}"

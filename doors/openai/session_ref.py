@@ -1,0 +1,176 @@
+"""Session and run ids. Pure.
+
+Ids of responses, which encode their session and run. Pure.
+
+An id is valid over a restart, and ``previous_response_id`` needs no table.
+
+Which session a request belongs to, and what its run is called. Pure.
+
+``X-Pool-Session`` names it, else ``user``; a request that names none has a session of its own, which is forgotten when
+it has been answered. Calls of tools that go out from such a one bear its mark in their ids, and so their results find
+back, without the client knowing of sessions at all. Such a session of ``/v1/responses`` is kept for
+``previous_response_id``, unless the client says ``store: false``.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from errors import UsageError
+from router.keys import check_session_key
+
+_PREFIX = "resp_"
+_MOST_CHARS = 2000
+
+
+class SessionRun(NamedTuple):
+    """The session and run of an id."""
+
+    session: str
+    run: str
+
+
+def response_id(session: str, run: str) -> str:
+    """The id of a run's response."""
+    text = base64.urlsafe_b64encode(f"{session}\n{run}".encode()).decode().rstrip("=")
+    return f"{_PREFIX}{text}"
+
+
+def read_response_id(given: str) -> SessionRun | None:
+    """The session and run of an id; None if it was never one of ours."""
+    text = given.removeprefix(_PREFIX)
+    if text == given or len(given) > _MOST_CHARS:
+        return None
+    try:
+        session, newline, run = (
+            base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True).decode().partition("\n")
+        )
+    except (binascii.Error, ValueError):
+        return None
+    return SessionRun(session, run) if session and newline and run and "\n" not in run else None
+
+
+SESSION_HEADER = "x-pool-session"
+_KEY_HEADER = "idempotency-key"
+_MOST_KEY = 128
+
+OWN_SESSION = re.compile(r"openai:(r?[0-9a-f]{32})")
+"""Sessions that this door has made for a request that named none; ``r``: one that is kept."""
+_OWN_CALL = re.compile(r"call_(r?[0-9a-f]{32})_(.+)", re.DOTALL)
+
+
+class Place(NamedTuple):
+    """Where a run happens."""
+
+    session: str
+    run: str
+    is_ours: bool
+    """Whether the session was made for this request, or for the one whose tools it answers."""
+    is_keyed: bool = False
+    """Whether the client has named the run: then it may have been begun before."""
+    continues: str | None = None
+    """The run of ``previous_response_id``, whose session this is."""
+
+    def call_out(self, call_id: str) -> str:
+        """The id under which a client is told of a call."""
+        return f"call_{self.session.partition(':')[2]}_{call_id}" if self.is_ours else call_id
+
+    def call_in(self, call_id: str) -> str:
+        """And back."""
+        own = _OWN_CALL.fullmatch(call_id)
+        return own[2] if self.is_ours and own is not None else call_id
+
+
+def second_run_of(run: str) -> str:
+    """The id of the run that asks again for what this one was to answer."""
+    return hashlib.sha256(f"{run}\nagain".encode()).hexdigest()[:32]
+
+
+def find_place(headers: Mapping[str, str], user: str | None, answered: Iterable[str], principal: str) -> Place:
+    """``answered``: ids of calls to which results are brought. Raises UsageError for what cannot be a name."""
+    key = _key(headers.get(_KEY_HEADER))
+    run = key or uuid.uuid4().hex
+    named = _named(headers.get(SESSION_HEADER))
+    if named is not None or user:
+        session = _checked(user or "", "user") if named is None else _checked(named, "X-Pool-Session")
+        return Place(session, run, is_ours=False, is_keyed=key is not None)
+    mark = _mark_of(answered) or (_derived(principal, key) if key else uuid.uuid4().hex)
+    return Place(f"openai:{mark}", run, is_ours=True, is_keyed=key is not None)
+
+
+def find_response_place(
+    headers: Mapping[str, str],
+    user: str | None,
+    answered: Iterable[str],
+    principal: str,
+    *,
+    previous: str | None,
+    is_kept: bool,
+) -> Place:
+    """The same for a request for a response. ``previous``: its ``previous_response_id``. Raises UsageError."""
+    place = find_place(headers, user, answered, principal)
+    if previous is None:
+        is_new = place.is_ours and not is_stored(place.session)
+        kept = place.session.replace(":", ":r", 1) if is_new and is_kept and not _mark_of(answered) else place.session
+        return place._replace(session=kept)
+    before = _previous(previous)
+    if not place.is_ours and place.session != before.session:
+        text = f"the response belongs to session {before.session}, the request names {place.session}"
+        raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
+    is_ours = OWN_SESSION.fullmatch(before.session) is not None
+    return place._replace(session=before.session, is_ours=is_ours, continues=before.run)
+
+
+def is_stored(session: str) -> bool:
+    """Whether this door made the session and keeps it for ``previous_response_id``."""
+    own = OWN_SESSION.fullmatch(session)
+    return own is not None and own[1].startswith("r")
+
+
+def _previous(given: str) -> SessionRun:
+    before = read_response_id(given)
+    if before is None:
+        text = f"there is no response {given[:200]!r} here"
+        raise UsageError(f"previous_response_id: {text}", param="previous_response_id")
+    return before._replace(session=_checked(before.session, "previous_response_id"))
+
+
+def _key(given: str | None) -> str | None:
+    if given is None:
+        return None
+    if not 1 <= len(given) <= _MOST_KEY or not (given.isascii() and given.isprintable()):
+        text = f"the header Idempotency-Key has 1 to {_MOST_KEY} visible ASCII characters"
+        raise UsageError(text, param="Idempotency-Key")
+    return given
+
+
+def _named(header: str | None) -> str | None:
+    """Headers are bytes; a name that is more than ASCII is sent as UTF-8."""
+    if header is None:
+        return None
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError as exc:
+        raise UsageError("the header X-Pool-Session must be UTF-8", param="X-Pool-Session") from exc
+
+
+def _checked(session: str, param: str) -> str:
+    try:
+        return check_session_key(session)
+    except UsageError as exc:
+        raise UsageError(f"{param}: {exc.message}", param=param) from exc
+
+
+def _derived(principal: str, key: str) -> str:
+    """The same request finds the same session, where it is sent again."""
+    return hashlib.sha256(f"{principal}\n{key}".encode()).hexdigest()[:32]
+
+
+def _mark_of(answered: Iterable[str]) -> str | None:
+    """The one session that the calls went out from."""
+    marks = {own[1] if (own := _OWN_CALL.fullmatch(call)) else None for call in answered}
+    return marks.pop() if len(marks) == 1 else None

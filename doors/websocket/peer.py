@@ -1,0 +1,104 @@
+"""Presence and subscriptions of one connection. Pure.
+
+Who is connected, as ``system-presence`` lists it. Pure.
+
+The subscriptions of one connection, beside the events that every connection gets. Pure.
+"""
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from itertools import islice
+from typing import Any
+
+from doors.websocket.frames import milliseconds, present
+from doors.websocket.handshake import Admission
+from errors import PoolSaturated
+
+MOST_ENTRIES = 500
+
+
+def entry_of(admission: Admission, connected_at: float) -> dict[str, Any]:
+    """The entry of one connection. A client's facts about itself are unchecked, and bounded."""
+    client = admission.client
+    host = client.display_name or client.id or "a client"
+    mode = client.mode or "operator"
+    return {
+        "host": host,
+        "mode": mode,
+        "reason": "connect",
+        "text": f"{host} ({mode})",
+        "ts": milliseconds(connected_at),
+        "roles": [admission.role],
+        "scopes": admission.scopes,
+        **present(
+            version=client.version,
+            platform=client.platform,
+            deviceFamily=client.device_family,
+            modelIdentifier=client.model_identifier,
+            instanceId=client.instance_id,
+        ),
+    }
+
+
+def entries(host: str, version: str, started_at: float, connected: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The supervisor itself, then its connections, the oldest first."""
+    ourselves = {
+        "host": host,
+        "mode": "gateway",
+        "version": version,
+        "reason": "self",
+        "text": f"pool {version}",
+        "ts": milliseconds(started_at),
+    }
+    return [ourselves, *islice(connected, MOST_ENTRIES)]
+
+
+MOST_SESSIONS = 256
+"""Sessions whose messages one connection may follow."""
+
+
+class Audience(Enum):
+    """The connections that get an event."""
+
+    ALL = auto()
+    APPROVERS = auto()
+    """Connections that may approve."""
+    SESSIONS = auto()
+    """Those that follow the list of sessions."""
+    MESSAGES = auto()
+    """Those that follow the messages of the event's session."""
+
+
+class Subscriptions:
+    """The subscriptions of one connection."""
+
+    def __init__(self) -> None:
+        self.approves = False
+        """Whether it may approve tool calls."""
+        self.sessions = False
+        """Whether it follows the list of sessions."""
+        self._messages: set[str] = set()
+
+    def follow(self, session: str) -> None:
+        """Add a session's messages. Raises PoolSaturated."""
+        if session not in self._messages and len(self._messages) >= MOST_SESSIONS:
+            raise PoolSaturated(
+                f"this connection follows the messages of {MOST_SESSIONS} sessions already, which is the limit"
+            )
+        self._messages.add(session)
+
+    def leave(self, session: str) -> None:
+        """Remove them."""
+        self._messages.discard(session)
+
+    def includes(self, audience: Audience, session: str) -> bool:
+        """Whether this connection gets the event."""
+        match audience:
+            case Audience.ALL:
+                return True
+            case Audience.APPROVERS:
+                return self.approves
+            case Audience.SESSIONS:
+                return self.sessions
+            case Audience.MESSAGES:
+                return session in self._messages

@@ -1,0 +1,274 @@
+"""Agent/chat methods.
+
+One request of a peer, as the methods of the protocol see it.
+
+``agent``, ``agent.wait`` and ``chat.*``: messages for agents, and what becomes of them.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import trio
+
+from doors.http.access import Identity
+from doors.http.services import HttpCaller, Services
+from doors.websocket.frames import milliseconds, present
+from doors.websocket.peer import Subscriptions
+from doors.websocket.session_ref import ConversationMembers, name_conversation, named_session
+from errors import UsageError, error_from_wire
+from gateway.runs.registry import UnknownRun
+from gateway.runs.run import RunOutcome
+from router.keys import check_session_key
+
+Params = dict[str, Any]
+
+
+class RequestContext(NamedTuple):
+    """What the requests of one connection share. ``presence``: the entries of all connections."""
+
+    services: Services
+    presence: Callable[[], list[dict[str, Any]]]
+    subscriptions: Subscriptions
+
+
+class Request:
+    """``say`` sends an answer before the last one. ``ignored``: parameters that have no effect here."""
+
+    def __init__(
+        self, context: RequestContext, identity: Identity, request_id: str, say: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        self.services, self.presence, self.subscriptions = context
+        self.identity = identity
+        self.ignored: list[str] = []
+        self.say = say
+        self._caller = HttpCaller(identity, request_id)
+
+    async def call(self, method: str, params: Params | None = None) -> Any:
+        """Run a method of the control socket, whose parameters that are None are left out. Raises PoolError."""
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        return await self.call_with_nulls(method, given)
+
+    async def call_with_nulls(self, method: str, params: Params) -> Any:
+        """The same for a method whose parameters give None a meaning."""
+        return await self.services.call(method, params, self._caller)
+
+    async def default_agent(self) -> str:
+        """Which agent a message is for that names none."""
+        agents = await self.call("agents.list")
+        return next(str(agent.name) for agent in agents if agent.is_default)
+
+    def with_ignored(self, payload: Params) -> Params:
+        """The payload, with what was asked for in vain."""
+        return {**payload, "ignored": self.ignored} if self.ignored else payload
+
+
+_LONGEST_WAIT_MS = 86_400_000
+_UNKNOWN_SECONDS = 0.5
+"""Slows down clients that wait for an unknown run in a loop."""
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
+
+AGENT_IGNORED = frozenset(
+    {"replyTo", "thinking", "deliver", "replyChannel", "replyAccountId", "extraSystemPrompt", "inputProvenance"}
+    | {"label", "spawnedBy", "voiceWakeTrigger"}
+)
+"""Parameters of ``agent`` that have no effect: the session decides these. No name of a conversation is ignored."""
+CHAT_IGNORED = frozenset(
+    {"thinking", "fastMode", "deliver", "originatingChannel", "originatingTo", "originatingAccountId"}
+    | {"originatingThreadId", "systemInputProvenance", "systemProvenanceReceipt"}
+)
+"""The same for ``chat.send``, whose ``originating...`` name where the answer is delivered."""
+
+
+class Attachment(msgspec.Struct, rename="camel"):
+    """A file beside a message, base64 or a data URL in ``content``."""
+
+    content: str
+    mime_type: str | None = None
+    file_name: str | None = None
+    type: str | None = None
+
+
+Attachments = Annotated[list[Attachment], msgspec.Meta(max_length=32)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class AgentParams(ConversationMembers, rename="camel", kw_only=True):
+    """``agent``. ``timeout``: seconds."""
+
+    message: Annotated[str, msgspec.Meta(min_length=1)]
+    idempotency_key: str | None = None
+    timeout: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    lane: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    attachments: Attachments = msgspec.field(default_factory=list)
+
+
+class WaitParams(msgspec.Struct, rename="camel"):
+    """``agent.wait``."""
+
+    run_id: str
+    timeout_ms: Count = 30_000
+
+
+class ChatParams(msgspec.Struct, rename="camel", kw_only=True):
+    """``chat.send``. ``sessionKey`` or ``sessionId`` names the session."""
+
+    session_key: str | None = None
+    session_id: str | None = None
+    message: str
+    idempotency_key: str | None = None
+    timeout_ms: Count | None = None
+    attachments: Attachments = msgspec.field(default_factory=list)
+
+
+class HistoryParams(msgspec.Struct, rename="camel"):
+    """``chat.history``."""
+
+    session_key: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+
+
+class AbortParams(msgspec.Struct, rename="camel"):
+    """``chat.abort``."""
+
+    session_key: str
+    run_id: str | None = None
+
+
+# --- agent ------------------------------------------------------------------------------------------------------------
+
+
+async def agent(request: Request, params: AgentParams) -> Params:
+    """Begin a run and say so at once; the last answer is its outcome. Raises what the run fails with."""
+    conversation = name_conversation(params, await request.default_agent())
+    request.ignored += conversation.unused
+    accepted = await request.call(
+        "agent",
+        {
+            "text": params.message,
+            "session": conversation.session,
+            "agent": params.agent_id,
+            "run": params.idempotency_key,
+            "timeout": params.timeout,
+            "lane": params.lane,
+            "model": _model(params),
+            "images": _images(params.attachments),
+        },
+    )
+    run = {"runId": accepted["run_id"], "sessionKey": accepted["session"]}
+    await request.say(
+        request.with_ignored({**run, "status": "accepted", "acceptedAt": milliseconds(accepted["accepted_at"])})
+    )
+    outcome = await _outcome(request, accepted["run_id"], accepted["session"])
+    if outcome.error is not None:
+        error = outcome.error
+        raise error_from_wire(error.code, error.message, {**error.data, "runId": outcome.run_id})
+    return {**run, "status": "ok", "summary": "completed", "result": _result(outcome)}
+
+
+def _model(params: AgentParams) -> str | None:
+    if params.provider is not None and params.model is None:
+        raise UsageError("provider names no model; give model, too")
+    return params.model if params.provider is None else f"{params.provider}/{params.model}"
+
+
+async def _outcome(request: Request, run_id: str, session: str) -> RunOutcome:
+    while True:
+        params = {"run_id": run_id, "session": session, "timeout_ms": _LONGEST_WAIT_MS}
+        outcome = await request.call("agent.wait", params)
+        if isinstance(outcome, RunOutcome):
+            return outcome
+
+
+def _result(outcome: RunOutcome) -> Params:
+    payloads = [] if outcome.silent else [present(text=outcome.text, media=outcome.media or None)]
+    usage = outcome.usage and {"input": outcome.usage.input_tokens, "output": outcome.usage.output_tokens}
+    meta = present(stopReason=outcome.stop_reason, usage=usage, worker=outcome.worker, calls=outcome.calls or None)
+    return {"payloads": payloads, "meta": meta}
+
+
+async def wait(request: Request, params: WaitParams) -> Params:
+    """The outcome of a run, or ``timeout`` while it has none; so for an unknown run."""
+    given = {"run_id": params.run_id, "timeout_ms": min(params.timeout_ms, _LONGEST_WAIT_MS)}
+    try:
+        outcome = await request.call("agent.wait", given)
+    except UnknownRun:
+        await trio.sleep(min(params.timeout_ms / 1000, _UNKNOWN_SECONDS))
+        return {"runId": params.run_id, "status": "timeout"}
+    if not isinstance(outcome, RunOutcome):
+        return {"runId": params.run_id, "status": "timeout", **present(startedAt=milliseconds(outcome["started_at"]))}
+    return {
+        "runId": outcome.run_id,
+        "status": outcome.status,
+        "endedAt": milliseconds(outcome.ended_at),
+        **present(
+            startedAt=milliseconds(outcome.started_at),
+            error=outcome.error and outcome.error.message,
+            text=None if outcome.silent or outcome.error else outcome.text,
+        ),
+    }
+
+
+# --- chat -------------------------------------------------------------------------------------------------------------
+
+
+async def send(request: Request, params: ChatParams) -> Params:
+    """Begin a run; the rest comes as events."""
+    session = named_session(params.session_key, params.session_id)
+    if session is None:
+        raise UsageError("chat.send needs a sessionKey")
+    accepted = await request.call(
+        "agent",
+        {
+            "text": params.message,
+            "session": session,
+            "run": params.idempotency_key,
+            "timeout": None if params.timeout_ms is None else params.timeout_ms / 1000,
+            "images": _images(params.attachments),
+        },
+    )
+    answer = {"runId": accepted["run_id"], "sessionKey": accepted["session"], "status": "started"}
+    return request.with_ignored(answer)
+
+
+async def history(request: Request, params: HistoryParams) -> Params:
+    """What was said in a session, oldest first, each message in its agent's own shape."""
+    key = check_session_key(params.session_key)
+    try:
+        view = await request.call("sessions.get", {"session": key})
+    except UsageError:
+        return {"sessionKey": key, "sessionId": key, "messages": []}  # nothing was said in it yet
+    found = await request.call("sessions.history", {"session": key, "limit": params.limit})
+    return {"sessionKey": key, "sessionId": key, "messages": found["messages"], **present(thinkingLevel=view.thinking)}
+
+
+async def abort(request: Request, params: AbortParams) -> Params:
+    """End a run, or a session's running turn."""
+    ended = await request.call("abort", {"session": params.session_key, "run": params.run_id})
+    run_ids = [params.run_id] if params.run_id is not None and ended["aborted"] else []
+    return {"ok": True, "aborted": ended["aborted"], "runIds": run_ids}
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _images(attachments: list[Attachment]) -> list[dict[str, Any]]:
+    return [_image(attachment, f"attachments[{number}]") for number, attachment in enumerate(attachments)]
+
+
+def _image(attachment: Attachment, place: str) -> dict[str, Any]:
+    url = _DATA_URL.match(attachment.content)
+    kind = url[1] if url else attachment.mime_type or ""
+    if not kind.startswith("image/"):
+        raise UsageError(f"{place} is {kind or 'of no type'}; only images can be sent with a message")
+    data = attachment.content[url.end() :] if url else attachment.content
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise UsageError(f"the content of {place} is no base64") from exc
+    return {"type": "image", "data": data, "mimeType": kind}

@@ -1,0 +1,347 @@
+"""Per-dialect front-end protocol.
+
+How a worker's dialect looks from a front end: what requests mean, what answers of our own are like. Pure.
+
+The native dialect towards a front end; see ``gateway.attachments.front_end_rules``. Pure.
+
+The pi dialect towards a front end; see ``gateway.attachments.front_end_rules``. Pure.
+"""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from errors import PoolError, UsageError
+from rpc.passthrough import RawObject, read_object, text_of
+from wire.framing import DECODE_ERRORS
+from wire.messages import ErrorBody, Ready
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Kind(Enum):
+    """What a request means for the session."""
+
+    PROMPT = auto()
+    ABORT = auto()
+    PLAIN = auto()
+    """It changes nothing that anybody else must know of."""
+    SETTER = auto()
+    """It changes how the worker works from now on."""
+    MOVING = auto()
+    """It may put another conversation in the place of this one."""
+    RESUMING = auto()
+    """So does this, and that one lies in a file it names."""
+    LEAVING = auto()
+    """The program is to end: the attachment does."""
+    UNKNOWN = auto()
+
+
+class RunSeen(NamedTuple):
+    """What the lines of a program have said of its runs.
+
+    ``settles``: the program says when it will not go on by itself, which is later than the end of a run.
+    """
+
+    is_open: bool = False
+    settles: bool = False
+
+
+class Manners(Protocol):
+    """One dialect's. ``name`` is what the dialect calls a request."""
+
+    def name_of(self, command: RawObject) -> str | None:
+        """What is asked for."""
+        ...
+
+    def kind_of(self, command: RawObject) -> Kind:
+        """What that means."""
+        ...
+
+    def file_of(self, command: RawObject) -> str | None:
+        """The transcript that a request of kind RESUMING names."""
+        ...
+
+    def text_of(self, command: RawObject) -> str:
+        """What a prompt says."""
+        ...
+
+    def garbage(self, text: str) -> bytes | None:
+        """The answer to a line that is no JSON object; None where the program says nothing."""
+        ...
+
+    def refusal(self, command: RawObject, error: PoolError) -> bytes:
+        """The answer to a request that failed."""
+        ...
+
+    def farewell(self, command: RawObject) -> bytes | None:
+        """The answer to a request of kind LEAVING."""
+        ...
+
+    def greeting(self, ready: Ready | None) -> Sequence[bytes]:
+        """What the program says first."""
+        ...
+
+    def lost(self, error: PoolError) -> Sequence[bytes]:
+        """What ends a run whose worker is gone, for those who watched it begin."""
+        ...
+
+    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
+        """Whether a run is on after this line of the program."""
+        ...
+
+    def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
+        """The requests that bring another worker to where a setter has brought this one, each under its topic."""
+        ...
+
+
+def why_garbage(text: str) -> str:
+    """What is wrong with a line that is no request."""
+    try:
+        read_object(text.encode())
+    except UsageError as exc:
+        return exc.message
+    return "the line holds characters that are no text"
+
+
+def without_id(command: RawObject) -> RawObject:
+    """The request without what its answer was to be known by."""
+    return {name: value for name, value in command.items() if name != "id"}
+
+
+def raw_object(**members: Any) -> RawObject:
+    """A request of our own making."""
+    return {name: msgspec.Raw(_encode(value)) for name, value in members.items()}
+
+
+T = TypeVar("T")
+
+_NATIVE_KINDS = {
+    "prompt": Kind.PROMPT,
+    "abort": Kind.ABORT,
+    "new_session": Kind.MOVING,
+    "switch_session": Kind.RESUMING,
+    "set_model": Kind.SETTER,
+    "set_thinking": Kind.SETTER,
+    "shutdown": Kind.LEAVING,
+}
+_NO_ID = msgspec.Raw(b"null")
+
+
+class _Refused(msgspec.Struct):
+    id: msgspec.Raw
+    error: ErrorBody
+
+
+class _File(msgspec.Struct):
+    session_file: str = ""
+
+
+class _Text(msgspec.Struct):
+    text: str = ""
+
+
+class NativeManners:
+    """Implements ``Manners``. Methods that are not listed here are the worker's to know."""
+
+    def name_of(self, command: RawObject) -> str | None:
+        """See ``Manners``."""
+        return text_of(command, "method")
+
+    def kind_of(self, command: RawObject) -> Kind:
+        """See ``Manners``."""
+        method = self.name_of(command)
+        if method is None or not _is_id(command.get("id")):
+            return Kind.UNKNOWN
+        return _NATIVE_KINDS.get(method, Kind.PLAIN)
+
+    def file_of(self, command: RawObject) -> str | None:
+        """See ``Manners``."""
+        return _read(command, _File()).session_file or None
+
+    def text_of(self, command: RawObject) -> str:
+        """See ``Manners``."""
+        return _read(command, _Text()).text
+
+    def garbage(self, text: str) -> bytes | None:
+        """See ``Manners``; a blank line is passed over."""
+        return _refusal(_NO_ID, "parse_error", why_garbage(text)) if text.strip() else None
+
+    def refusal(self, command: RawObject, error: PoolError) -> bytes:
+        """See ``Manners``."""
+        identity = command.get("id", _NO_ID)
+        if not _is_id(identity):
+            return _refusal(_NO_ID, "parse_error", "the id is neither a string nor an integer")
+        if self.name_of(command) is None:
+            return _refusal(identity, "unknown_method", "the request names no method")
+        return _refusal(identity, error.code, error.message)
+
+    def farewell(self, command: RawObject) -> bytes | None:
+        """See ``Manners``."""
+        return _encode({"id": command["id"], "result": {}}) if "id" in command else None
+
+    def greeting(self, ready: Ready | None) -> Sequence[bytes]:
+        """See ``Manners``."""
+        return () if ready is None else (_encode({"event": "ready", "data": ready}),)
+
+    def lost(self, error: PoolError) -> Sequence[bytes]:
+        """See ``Manners``: who asked is answered with an error, who watched is told."""
+        facts = {"severity": "error", "phase": "lifecycle", "message": error.message}
+        return (
+            _encode({"event": "error", "data": facts}),
+            _encode({"event": "done", "data": {"stop_reason": "error"}}),
+        )
+
+    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
+        """See ``Manners``."""
+        if line.startswith(b'{"event":"run_start"'):
+            return RunSeen(is_open=True)
+        return RunSeen() if line.startswith(b'{"event":"done"') else seen
+
+    def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:  # noqa: ARG002 - the request says it all
+        """See ``Manners``."""
+        return {str(self.name_of(command)): without_id(command)}
+
+
+def _refusal(identity: msgspec.Raw, code: str, message: str) -> bytes:
+    return _encode(_Refused(identity, ErrorBody(code, message)))
+
+
+def _is_id(identity: msgspec.Raw | None) -> bool:
+    if identity is None:
+        return True
+    try:
+        known = msgspec.json.decode(identity)
+    except DECODE_ERRORS:
+        return False
+    return known is None or (isinstance(known, str | int) and not isinstance(known, bool))
+
+
+def _read(command: RawObject, empty: T) -> T:
+    try:
+        return msgspec.json.decode(command["params"], type=type(empty))
+    except (KeyError, *DECODE_ERRORS):
+        return empty
+
+
+_PI_KINDS = {
+    "prompt": Kind.PROMPT,
+    "abort": Kind.ABORT,
+    "new_session": Kind.MOVING,
+    "fork": Kind.MOVING,
+    "clone": Kind.MOVING,
+    "switch_session": Kind.RESUMING,
+    **dict.fromkeys(("set_model", "cycle_model", "set_thinking_level", "cycle_thinking_level"), Kind.SETTER),
+    **dict.fromkeys(("set_steering_mode", "set_follow_up_mode", "set_auto_compaction", "set_auto_retry"), Kind.SETTER),
+}
+_PARSE = msgspec.Raw(b'"parse"')
+
+
+class _Model(msgspec.Struct):
+    id: str
+    provider: str
+
+
+class _Cycled(msgspec.Struct, rename="camel"):
+    """What ``cycle_model`` and ``cycle_thinking_level`` answer; null where there is nothing to choose from."""
+
+    model: _Model | None = None
+    thinking_level: str | None = None
+    level: str | None = None
+
+
+class PiManners:
+    """Implements ``Manners``, as pi 0.73 and 0.87 behave."""
+
+    def name_of(self, command: RawObject) -> str | None:
+        """See ``Manners``."""
+        return text_of(command, "type")
+
+    def kind_of(self, command: RawObject) -> Kind:
+        """See ``Manners``; commands with other names are passed on to pi."""
+        name = self.name_of(command)
+        return Kind.UNKNOWN if name is None else _PI_KINDS.get(name, Kind.PLAIN)
+
+    def file_of(self, command: RawObject) -> str | None:
+        """See ``Manners``."""
+        return text_of(command, "sessionPath")
+
+    def text_of(self, command: RawObject) -> str:
+        """See ``Manners``."""
+        return text_of(command, "message") or ""
+
+    def garbage(self, text: str) -> bytes | None:
+        """See ``Manners``; pi takes anything that JavaScript can read for a command, and dies of ``null``."""
+        try:
+            is_value = msgspec.json.decode(text) is not None
+        except DECODE_ERRORS:
+            is_value = False
+        if is_value:
+            return _answer(None, None, "Unknown command: undefined")
+        why = why_garbage(text) if text.strip() else "Unexpected end of JSON input"
+        return _answer(None, _PARSE, f"Failed to parse command: {why}")
+
+    def refusal(self, command: RawObject, error: PoolError) -> bytes:
+        """See ``Manners``."""
+        told = command.get("type")
+        if self.kind_of(command) is Kind.UNKNOWN:
+            shown = "undefined" if told is None else self.name_of(command) or bytes(told).decode(errors="replace")
+            return _answer(command.get("id"), told, f"Unknown command: {shown}")
+        return _answer(command.get("id"), told, error.message)
+
+    def farewell(self, command: RawObject) -> bytes | None:  # noqa: ARG002 - there is no such command
+        """See ``Manners``."""
+        return None
+
+    def greeting(self, ready: Ready | None) -> Sequence[bytes]:  # noqa: ARG002 - pi says nothing
+        """See ``Manners``."""
+        return ()
+
+    def lost(self, error: PoolError) -> Sequence[bytes]:
+        """See ``Manners``; clients of old releases wait for the run's end, those of newer ones for it to settle."""
+        message = {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": error.message}
+        return (
+            _encode({"type": "message_end", "message": message}),
+            _encode({"type": "agent_end", "messages": [message], "willRetry": False}),
+            _encode({"type": "agent_settled"}),
+        )
+
+    def run_after(self, seen: RunSeen, line: bytes) -> RunSeen:
+        """See ``Manners``; releases that settle may go on after the end of a run, with a retry or queued texts."""
+        if line.startswith(b'{"type":"agent_start"'):
+            return seen._replace(is_open=True)
+        if line.startswith(b'{"type":"agent_settled"'):
+            return RunSeen(is_open=False, settles=True)
+        if line.startswith(b'{"type":"agent_end"'):
+            return seen._replace(is_open=seen.is_open and _goes_on(seen, line))
+        return seen
+
+    def settings_of(self, command: RawObject, result: msgspec.Raw) -> dict[str, RawObject]:
+        """See ``Manners``; what a cycle has come to is set by name."""
+        name = str(self.name_of(command))
+        if not name.startswith("cycle_"):
+            return {name: without_id(command)}
+        try:
+            cycled = msgspec.json.decode(result, type=_Cycled | None) or _Cycled()
+        except DECODE_ERRORS:
+            return {}
+        found: dict[str, RawObject] = {}
+        if cycled.model is not None:
+            found["set_model"] = raw_object(type="set_model", provider=cycled.model.provider, modelId=cycled.model.id)
+        if (level := cycled.thinking_level or cycled.level) is not None:
+            found["set_thinking_level"] = raw_object(type="set_thinking_level", level=level)
+        return found
+
+
+def _goes_on(seen: RunSeen, end: bytes) -> bool:
+    return seen.settles or end.rstrip().endswith(b'"willRetry":true}')
+
+
+def _answer(identity: msgspec.Raw | None, command: msgspec.Raw | None, error: str) -> bytes:
+    members: dict[str, Any] = {} if identity is None else {"id": identity}
+    members["type"] = "response"
+    if command is not None:
+        members["command"] = command
+    return _encode({**members, "success": False, "error": error})

@@ -1,0 +1,282 @@
+"""Wiring and recovery.
+
+What the shutdown of a supervisor waits for, in words.
+
+The gateway: what front ends can do with sessions and runs, whatever their door; its parts put together.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import UsageError
+from gateway.attachments.attachments import Attachments
+from gateway.events import EventBus
+from gateway.hook_runner import HookRunner
+from gateway.runs.delegation import Delegation, TaskSessions
+from gateway.runs.intake import Intake
+from gateway.runs.registry import Ledger
+from gateway.runs.run import Run
+from gateway.sessions.admin import CommandDesk, SessionDesk
+from gateway.sessions.agent_profiles import AgentParts, ProfileShelf
+from gateway.sessions.sessions import Sessions
+from gateway.sessions.system_events import SystemEvents
+from gateway.settings import GatewaySettings, QueueMode
+from gateway.turns.approvals import Decisions, Permissions
+from gateway.turns.context import Desk
+from gateway.turns.holds import Holds
+from gateway.turns.reply_stream import Answers
+from gateway.turns.scheduler import Conductor
+from gateway.turns.turn import Turn
+from pool import Pool
+from profiles import CapabilityProfile
+from store import Store
+from store.records import Loaded
+
+_SHOWN = 10
+
+
+def waits_for(turns: Iterable[Turn], permissions: Permissions, asked: Iterable[str], now: float) -> list[str]:
+    """One sentence for each running turn, and for each session in ``asked``, where a front end awaits an answer."""
+    lines = [_turn(turn, permissions, now) for turn in turns if turn.worker is not None]
+    lines += [f"session {session}: a request of a front end" for session in asked]
+    return lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"]
+
+
+def _turn(turn: Turn, permissions: Permissions, now: float) -> str:
+    return f"session {turn.session}: " + ", ".join(_parts(turn, permissions, now))
+
+
+def _parts(turn: Turn, permissions: Permissions, now: float) -> Iterator[str]:
+    yield f"a turn on worker {turn.worker}"
+    since = None if turn.lease is None else turn.lease.running_since
+    if since is not None:
+        yield f"{now - since:.0f} s so far"
+    for call in permissions.pending(turn.session)[:1]:
+        yield f"which waits for a person (pool approve -s {turn.session} {call.id})"
+
+
+_AT_ONCE = 50
+"""Recovered runs that begin between two checkpoints: each takes a third of a millisecond."""
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier life has left behind, in numbers."""
+
+    sessions: int
+    resumed: int
+    """Runs that had been accepted and are run now."""
+    interrupted: int
+    """Runs that were in their turn and are reported as interrupted."""
+    damaged: list[str]
+    """Sessions whose own settings could not be read."""
+
+
+class Gateway:
+    """Made by ``open_gateway``. Its parts are its interface: the methods call them, nothing is passed through."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        parts: AgentParts,
+        *,
+        pool: Pool,
+        store: Store,
+        bus: EventBus,
+        hooks: HookRunner,
+        data_dir: Path,
+        nursery: trio.Nursery,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.pool = pool
+        self.store = store
+        self.bus = bus
+        self.shutdown_requested = trio.Event()
+        self.resumed = trio.Event()
+        self._to_resume: list[Run] = []
+        self._outcome_age = float(settings.outcome_age)
+        self.permissions = Permissions()
+        self.shelf = ProfileShelf(parts, hooks, data_dir=data_dir)
+        self.sessions = Sessions(
+            settings,
+            store,
+            bus,
+            pool,
+            hooks=hooks,
+            start_soon=nursery.start_soon,
+            is_busy=self._is_busy,
+            clock=clock,
+        )
+        self.ledger = Ledger(settings, store, bus, clock=clock)
+        self.system_events = SystemEvents(store, bus, clock=clock)
+        self._desk = Desk(
+            settings,
+            pool=pool,
+            store=store,
+            answers=Answers(bus, hooks, self.shelf),
+            ledger=self.ledger,
+            sessions=self.sessions,
+            shelf=self.shelf,
+            permissions=self.permissions,
+            system_events=self.system_events,
+        )
+        self.conductor = Conductor(settings, self.ledger, self._desk, nursery)
+        self.decisions = Decisions(self.permissions, self.conductor)
+        self.session_desk = SessionDesk(
+            pool=pool,
+            bus=bus,
+            sessions=self.sessions,
+            conductor=self.conductor,
+            shelf=self.shelf,
+            permissions=self.permissions,
+            system_events=self.system_events,
+            hooks=hooks,
+            data_dir=data_dir,
+            start_soon=nursery.start_soon,
+        )
+        self.intake = Intake(
+            settings,
+            ledger=self.ledger,
+            sessions=self.sessions,
+            shelf=self.shelf,
+            conductor=self.conductor,
+            hooks=hooks,
+            commands=CommandDesk(self.sessions, self.session_desk),
+            data_dir=data_dir,
+            start_soon=nursery.start_soon,
+        )
+        self.holds = Holds(pool=pool, conductor=self.conductor, sessions=self.sessions, shelf=self.shelf)
+        self.attachments = Attachments(
+            pool=pool,
+            sessions=self.sessions,
+            session_desk=self.session_desk,
+            shelf=self.shelf,
+            conductor=self.conductor,
+            intake=self.intake,
+            data_dir=data_dir,
+            start_soon=nursery.start_soon,
+        )
+        self.task_sessions = TaskSessions(
+            pool=pool,
+            conductor=self.conductor,
+            sessions=self.sessions,
+            desk=self.session_desk,
+            start_soon=nursery.start_soon,
+        )
+        self.delegation = Delegation(
+            settings,
+            intake=self.intake,
+            conductor=self.conductor,
+            bus=bus,
+            system_events=self.system_events,
+            task_sessions=self.task_sessions,
+            start_soon=nursery.start_soon,
+        )
+
+    def shut_down(self) -> None:
+        """Ask for the end: nothing new is accepted from here on."""
+        self.intake.is_closed = True
+        self.conductor.close()
+        self.holds.close()
+        self.attachments.wind_down()
+        self.shutdown_requested.set()
+
+    def waits_for(self) -> list[str]:
+        """What the shutdown waits for, one sentence each."""
+        turns, asking = self.conductor.turns, self.attachments.asking()
+        return waits_for(turns, self.permissions, asking, trio.current_time())
+
+    def reconfigure(self, settings: GatewaySettings, parts: AgentParts) -> None:
+        """New limits and agents, for what is done from now on."""
+        for part in (self.sessions, self.ledger, self._desk, self.conductor, self.intake, self.delegation):
+            part.reconfigure(settings)
+        self.shelf.reconfigure(parts)
+
+    def _is_busy(self, session: str) -> bool:
+        return self.conductor.is_busy(session)
+
+    async def profile_of(self, session: str) -> CapabilityProfile | None:
+        """What the session's worker must be able to do; None for an unknown session."""
+        entry = self.sessions.get(session)
+        if entry is None:
+            return None
+        return await self.shelf.of(entry)
+
+    async def ask_worker(self, session: str, method: str, params: dict[str, Any]) -> msgspec.Raw:
+        """Ask the worker that the session has now, in its turn or between two. Raises PoolError, UsageError."""
+        turn = self.conductor.turn_of(session)
+        if turn is not None and turn.lease is not None:
+            return await turn.lease.request(method, params)
+        profile = await self.profile_of(session)
+        if profile is None:
+            raise UsageError(f"there is no session {session!r}", session=session)
+        async with self.pool.lease(session, profile, spawn=False) as lease:
+            return await lease.request(method, params)
+
+    def recover(self, loaded: Loaded) -> Recovery:
+        """Take over what the last life left: its sessions, its outcomes. The runs that never began: see ``go_on``."""
+        damaged = self.sessions.load(loaded.sessions)
+        runs, interrupted = self.ledger.recover(loaded.runs)
+        self._to_resume = runs
+        for run in (*runs, *interrupted):
+            self.delegation.resume(run)
+        self.task_sessions.take_over(self._outcome_age)
+        return Recovery(sessions=len(loaded.sessions), resumed=len(runs), interrupted=len(interrupted), damaged=damaged)
+
+    async def go_on(self) -> None:
+        """Give the recovered runs that never began their places, in the order of their acceptance.
+
+        ``resumed`` is set when all have theirs; requests that may need a place wait for that.
+        """
+        runs, self._to_resume = self._to_resume, []
+        for number, run in enumerate(runs, start=1):
+            self._resume(run)
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        self.resumed.set()
+
+    def _resume(self, run: Run) -> None:
+        """Give a run of the last life its place, and its whole time again. It interrupts and joins no other."""
+        run.request = msgspec.structs.replace(run.request, mode=QueueMode.FOLLOWUP)
+        self.conductor.submit(run)  # it has been accepted: where the lane refuses it, its followers are told
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: GatewaySettings,
+    parts: AgentParts,
+    *,
+    pool: Pool,
+    store: Store,
+    bus: EventBus,
+    hooks: HookRunner,
+    data_dir: Path,
+    clock: Callable[[], float] = time.time,
+) -> AsyncGenerator[Gateway, None]:
+    """A gateway over an open pool. Leaving the block ends every turn; its runs are reported as interrupted."""
+    async with trio.open_nursery() as nursery:
+        gateway = Gateway(
+            settings,
+            parts,
+            pool=pool,
+            store=store,
+            bus=bus,
+            hooks=hooks,
+            data_dir=data_dir,
+            nursery=nursery,
+            clock=clock,
+        )
+        await gateway.system_events.load()
+        pool.on_exec(gateway.system_events.note)
+        nursery.start_soon(gateway.conductor.run)
+        nursery.start_soon(gateway.system_events.run)
+        try:
+            yield gateway
+        finally:
+            gateway.attachments.close()
+        nursery.cancel_scope.cancel()

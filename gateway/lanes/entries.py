@@ -1,0 +1,176 @@
+"""Entry, states, indexed heap.
+
+The states of entries (runs in the lanes) and of sessions, and the moves that are legal; any other move raises.
+
+Things in order of rank, the smallest first; anything may be taken out of the middle, in O(log n) on average.
+
+One run as the lanes see it, from its acceptance to its end.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from gateway.lanes.messages import Submit
+from gateway.settings import QueueMode
+from pool.states import checked
+
+
+class EntryState(StrEnum):
+    """Where a run is on its way to an end."""
+
+    NEW = "new"
+    WAITING = "waiting"
+    """In its session's queue, whole."""
+    SUMMARIZED = "summarized"
+    """It gave way to newer ones: a line of it goes with the session's next prompt, whose turn answers for it."""
+    STEERED = "steered"
+    """Handed to the running turn, which answers for it unless it comes back."""
+    RUNNING = "running"
+    """Part of a turn's prompt."""
+    ENDED = "ended"
+    """Answered, refused or withdrawn; the machine knows it no more."""
+
+
+class SessionState(StrEnum):
+    """What a session waits for."""
+
+    FREE = "free"
+    """For nothing: no turn, no messages. Free sessions are not kept."""
+    GATHERING = "gathering"
+    """For more messages to collect, until its debounce is over."""
+    QUEUED = "queued"
+    """For a slot of its next message's lane."""
+    RUNNING = "running"
+    """For its turn to end."""
+    ABORTING = "aborting"
+    """The same, but the turn has been told to end, for a message that interrupts it."""
+
+
+ENTRY_MOVES: Mapping[EntryState, frozenset[EntryState]] = {
+    EntryState.NEW: frozenset({EntryState.WAITING, EntryState.STEERED, EntryState.RUNNING, EntryState.ENDED}),
+    EntryState.WAITING: frozenset({EntryState.SUMMARIZED, EntryState.RUNNING, EntryState.ENDED}),
+    EntryState.SUMMARIZED: frozenset({EntryState.RUNNING, EntryState.ENDED}),
+    EntryState.STEERED: frozenset({EntryState.WAITING, EntryState.ENDED}),
+    EntryState.RUNNING: frozenset({EntryState.ENDED}),
+    EntryState.ENDED: frozenset(),
+}
+
+SESSION_MOVES: Mapping[SessionState, frozenset[SessionState]] = {
+    SessionState.FREE: frozenset({SessionState.QUEUED, SessionState.RUNNING}),
+    SessionState.GATHERING: frozenset({SessionState.QUEUED, SessionState.FREE}),
+    SessionState.QUEUED: frozenset({SessionState.GATHERING, SessionState.RUNNING, SessionState.FREE}),
+    SessionState.RUNNING: frozenset(
+        {SessionState.ABORTING, SessionState.GATHERING, SessionState.QUEUED, SessionState.FREE}
+    ),
+    SessionState.ABORTING: frozenset({SessionState.GATHERING, SessionState.QUEUED, SessionState.FREE}),
+}
+
+
+Rank = tuple[int, int]
+T = TypeVar("T")
+_COMPACT_FROM = 64
+
+
+class Place(Generic[T]):
+    """Where an item stands in an ``Ordered``; empty once it has been taken out."""
+
+    __slots__ = ("item", "rank")
+
+    def __init__(self, rank: Rank, item: T) -> None:
+        self.rank = rank
+        self.item: T | None = item
+
+
+class Ordered(Generic[T]):
+    """A heap with lazy deletion: empty places leave when they come up, or when they are the majority."""
+
+    __slots__ = ("_heap", "_sequence", "_size")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Rank, int, Place[T]]] = []
+        self._sequence = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[T]:
+        """The items, in no order."""
+        return (place.item for _, _, place in self._heap if place.item is not None)
+
+    def add(self, rank: Rank, item: T) -> Place[T]:
+        """Put an item in; among equal ranks the first comes first."""
+        place = Place(rank, item)
+        self._sequence += 1
+        self._size += 1
+        heapq.heappush(self._heap, (rank, self._sequence, place))
+        return place
+
+    def remove(self, place: Place[T]) -> None:
+        """Take an item out, wherever it stands. It must be in."""
+        place.item = None
+        self._size -= 1
+        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self._size:
+            self._heap = [entry for entry in self._heap if entry[2].item is not None]
+            heapq.heapify(self._heap)
+
+    def first(self) -> T | None:
+        """The item of the smallest rank; None where there is none."""
+        heap = self._heap
+        while heap:
+            item = heap[0][2].item
+            if item is not None:
+                return item
+            heapq.heappop(heap)
+        return None
+
+
+class Entry:
+    """A run, where it stands, and what is left of its text."""
+
+    __slots__ = (
+        "arrived",
+        "exclusive",
+        "lane",
+        "mergeable",
+        "pending",
+        "place",
+        "priority",
+        "rank",
+        "run",
+        "sequence",
+        "session",
+        "state",
+        "text",
+    )
+
+    def __init__(self, submit: Submit, sequence: int, now: float) -> None:
+        self.run = submit.run
+        self.session = submit.session
+        self.lane = submit.lane
+        self.priority = submit.priority
+        self.exclusive = submit.exclusive
+        self.mergeable = submit.mode is QueueMode.COLLECT and not submit.exclusive
+        self.text = submit.text
+        """The whole message; once it is summarized, the line of it that is kept."""
+        self.sequence = sequence
+        """The order of arrival: smaller came earlier, also after it was steered and came back."""
+        self.rank: Rank = (-submit.priority, sequence)
+        """Smaller is served first."""
+        self.arrived = now
+        self.state = EntryState.NEW
+        self.place: Place[Entry] | None = None
+        """In its tier, behind the group that goes next."""
+        self.pending: Place[Entry] | None = None
+        """Among all that wait anywhere."""
+
+    def move(self, state: EntryState) -> None:
+        """Take the run to ``state``; raises IllegalMoveError where the table has no such step."""
+        self.state = checked(ENTRY_MOVES, self.state, state)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has neither begun nor ended: it can still be taken back or refused."""
+        return self.state is EntryState.WAITING or self.state is EntryState.SUMMARIZED

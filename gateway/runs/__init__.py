@@ -1,0 +1,1 @@
+"""One message from its acceptance to its outcome: requests, intake, runs, delegation."""

@@ -1,0 +1,192 @@
+"""Delegate to another agent.
+
+Deletes the sessions of delegated tasks, as long after a task's end as its outcome is kept.
+
+Delegation: one agent has another do a task, in a session of its own, bounded in depth and number.
+"""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable
+
+import trio
+
+from errors import NestedSaturated, PoolError
+from gateway.events import EventBus
+from gateway.runs.intake import Intake, Lineage
+from gateway.runs.requests import AgentRequest, DelegateRequest
+from gateway.runs.run import Run, RunOutcome
+from gateway.sessions.admin import SessionDesk
+from gateway.sessions.sessions import Sessions
+from gateway.sessions.system_events import SystemEvents
+from gateway.settings import GatewaySettings, QueueMode
+from gateway.turns.scheduler import Conductor
+from heartbeat.system_events import EventKind
+from pool import Pool
+from router.keys import check_session_key
+from wire.messages import Channel
+
+TASKS = "subagent:"
+"""Prefix of their keys, before the id of the task's run."""
+_logger = logging.getLogger("pool.gateway")
+
+
+class TaskSessions:
+    """A session that had another run since is not deleted."""
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        conductor: Conductor,
+        sessions: Sessions,
+        desk: SessionDesk,
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._pool = pool
+        self._conductor = conductor
+        self._sessions = sessions
+        self._desk = desk
+        self._start_soon = start_soon
+
+    def forget_later(self, key: str, seconds: float) -> None:
+        """Delete the session after this time, or later, when nothing runs in it, not even in the background."""
+        self._start_soon(self._forget, key, seconds)
+
+    def take_over(self, seconds: float) -> None:
+        """The same for all sessions that an earlier supervisor has left."""
+        for entry in list(self._sessions):
+            if entry.key.startswith(TASKS):
+                self.forget_later(entry.key, seconds)
+
+    async def _forget(self, key: str, seconds: float) -> None:
+        while True:
+            await trio.sleep(seconds)
+            entry = self._sessions.get(key)
+            if entry is None or entry.last_run != key.removeprefix(TASKS):
+                return
+            if not self._conductor.is_busy(key) and self._pool.is_quiescent(key):
+                break
+        try:
+            await self._desk.delete(key)
+        except PoolError as exc:
+            _logger.warning("could not delete session %s of a delegated task: %s", key, exc)
+
+
+_MOST_TOLD = 2_000
+"""Characters of a task's answer."""
+
+
+class Delegation:
+    """Tasks that sessions have given to other agents."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        *,
+        intake: Intake,
+        conductor: Conductor,
+        bus: EventBus,
+        system_events: SystemEvents,
+        task_sessions: TaskSessions,
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._settings = settings
+        self._intake = intake
+        self._conductor = conductor
+        self._bus = bus
+        self._system_events = system_events
+        self._task_sessions = task_sessions
+        self._start_soon = start_soon
+        self._running: Counter[str] = Counter()
+        """Tasks by the session that gave them."""
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits."""
+        self._settings = settings
+
+    async def delegate(self, request: DelegateRequest, principal: str) -> Run:
+        """Start a task. Raises NestedSaturated above the limits of depth and number, and what accepting a run raises.
+
+        When it has ended, its outcome is told in the session that gave it (``delegate_done``).
+        """
+        session = check_session_key(request.session)
+        giver = self._conductor.turn_of(session)
+        depth = 1 + (giver.leader.request.depth if giver is not None else 0)
+        self._check(session, depth)
+        task = uuid.uuid4().hex
+        message = AgentRequest(
+            text=request.task,
+            session=f"{TASKS}{task}",
+            run=task,
+            agent=request.agent,
+            role=request.role,
+            timeout=request.timeout,
+            lane="subagent",
+            queue=QueueMode.FOLLOWUP,
+        )
+        self._running[session] += 1
+        try:
+            run = await self._intake.accept(
+                message, principal, Lineage(depth, nested=giver is not None, from_session=session)
+            )
+        except BaseException:
+            self._forget(session)
+            raise
+        self._start_soon(self._watch, session, run, request.mode == "async")
+        return run
+
+    def resume(self, run: Run) -> None:
+        """A run of an earlier life goes on, or has been ended: where it is a task, tell who gave it what came of it."""
+        giver = run.request.from_session
+        if giver is not None and run.request.session.startswith(TASKS):
+            self._running[giver] += 1
+            self._start_soon(self._watch, giver, run, True)  # noqa: FBT003  # start_soon takes no names
+
+    def _check(self, session: str, depth: int) -> None:
+        if depth > self._settings.delegate_depth:
+            raise NestedSaturated(
+                f"the task would be {depth} delegations deep, the limit is {self._settings.delegate_depth} "
+                "(gateway.delegate_depth)",
+                session=session,
+            )
+        if self._running[session] >= self._settings.delegate_fan_out:
+            raise NestedSaturated(
+                f"{self._running[session]} delegated tasks of session {session} are running, which is the limit "
+                "(gateway.delegate_fan_out)",
+                session=session,
+                retry_after=1.0,
+            )
+
+    async def _watch(self, session: str, run: Run, injects: bool) -> None:  # noqa: FBT001  # as above
+        """``injects``: whoever gave the task does not wait for its outcome, and is told it with the next turn."""
+        try:
+            outcome = await run.wait()
+            self._tell(session, run, outcome)
+            if injects:
+                context = f"delegate:{outcome.run_id}"
+                self._system_events.inject(session, _summary(run, outcome), kind=EventKind.DELEGATE, context=context)
+        finally:
+            self._forget(session)
+        self._task_sessions.forget_later(run.request.session, float(self._settings.outcome_age))
+
+    def _tell(self, session: str, run: Run, outcome: RunOutcome) -> None:
+        self._bus.publish(
+            session,
+            Channel.MONITOR,
+            "delegate_done",
+            {"run_id": outcome.run_id, "session": run.request.session, "status": outcome.status, "text": outcome.text},
+        )
+
+    def _forget(self, session: str) -> None:
+        self._running[session] -= 1
+        if self._running[session] <= 0:
+            del self._running[session]
+
+
+def _summary(run: Run, outcome: RunOutcome) -> str:
+    how = "completed" if outcome.status == "ok" else "failed"
+    said = outcome.text or (outcome.error.message if outcome.error is not None else "")
+    summary = f"Task {how} (agent {run.request.agent}, run {outcome.run_id})"
+    return f"{summary} :: {said[:_MOST_TOLD]}" if said.strip() else summary

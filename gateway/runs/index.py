@@ -1,0 +1,385 @@
+"""Which runs are known: what makes a repeated request the same run, how far each has come, how long it is remembered.
+
+Ageing in this life goes by the monotonic ``now`` that callers pass in, so a wall clock that jumps drops nothing and
+keeps nothing. Wall times (``wall_now``, Unix seconds) are facts for the store; ``load`` translates them once.
+
+There may be a hundred thousand of them, and Python's garbage collector stops everything to look at all objects that may
+be part of a cycle: with six such objects for each run it stopped the supervisor for most of a second. So what is kept
+for a run that has ended is made of what the collector need not look at.
+"""
+
+import hashlib
+import heapq
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from errors import Conflict, PoolSaturated, UsageError
+from gateway.settings import GatewaySettings
+from pool.states import checked
+from store.records import RunKey, RunRow, RunState
+
+RUN_MOVES: Mapping[RunState, frozenset[RunState]] = {
+    RunState.ACCEPTED: frozenset({RunState.STARTED, RunState.ENDED}),
+    RunState.STARTED: frozenset({RunState.ENDED}),
+    RunState.ENDED: frozenset(),
+}
+
+_CLEARED_KEPT = 64
+_GRACE = 60.0
+"""Seconds for which a key and an outcome outlive a restart at least, however old the wall clock makes them."""
+
+
+class KnownRun(msgspec.Struct, eq=False, kw_only=True, gc=False):
+    """One run, live or ended. To be changed by its table only.
+
+    ``request`` is the gateway's own JSON, empty once the run has ended; ``outcome`` is None until then, and again when
+    it is no longer kept. ``key_until`` is on the monotonic clock. ``alarm`` is the number of its entry in the table's
+    alarms, 0 = none. The collector does not look into it: it may hold nothing that could hold it.
+    """
+
+    key: RunKey
+    body_hash: str
+    request: bytes
+    accepted_at: float
+    key_until: float
+    state: RunState = RunState.ACCEPTED
+    started_at: float | None = None
+    ended_at: float | None = None
+    outcome: bytes | None = None
+    alarm: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has not ended."""
+        return self.state is not RunState.ENDED
+
+    def row(self) -> RunRow:
+        """As the store keeps it."""
+        principal, session, run_id = self.key
+        return RunRow(
+            principal=principal,
+            session=session,
+            run_id=run_id,
+            state=self.state,
+            body_hash=self.body_hash,
+            request=self.request,
+            accepted_at=self.accepted_at,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            outcome=self.outcome,
+        )
+
+
+class Accepted(NamedTuple):
+    """The run is new and is to be run. ``evicted``: ended runs that made room for it; the store forgets them too.
+
+    Among them is the run that this key stood for long ago; to be deleted before the new one is written.
+    """
+
+    run: KnownRun
+    evicted: list[RunKey]
+
+
+class Repeated(NamedTuple):
+    """The same request came before: this is its run, live or ended. Nothing is to be started."""
+
+    run: KnownRun
+
+
+class Recovered(NamedTuple):
+    """What an earlier life left behind, each in the order of acceptance."""
+
+    to_run: list[KnownRun]
+    """Accepted and never started."""
+    interrupted: list[KnownRun]
+    """Started and never ended; live until their end is told."""
+    dropped: list[RunKey]
+    """Ended ones for which there is no room; the store forgets them too."""
+
+
+class _Alarms:
+    """When which run is due: a heap of plain numbers, with lazy deletion, so that each call costs O(log n)."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int]] = []
+        self._runs: dict[int, KnownRun] = {}
+        self._last = 0
+
+    def set(self, run: KnownRun, when: float) -> None:
+        """Let it be due at ``when``, and no more at any other time."""
+        self.clear(run)
+        self._last += 1
+        run.alarm = self._last
+        self._runs[run.alarm] = run
+        heapq.heappush(self._heap, (when, run.alarm))
+
+    def clear(self, run: KnownRun) -> None:
+        """Let it not be due any more; cleared entries leave when they come up, or when they are the majority."""
+        if self._runs.pop(run.alarm, None) is not None and len(self._heap) > 2 * len(self._runs) + _CLEARED_KEPT:
+            self._heap = [entry for entry in self._heap if entry[1] in self._runs]
+            heapq.heapify(self._heap)
+        run.alarm = 0
+
+    def due(self, now: float) -> Iterator[KnownRun]:
+        """Each that is due, cleared; those that are set meanwhile may be among them."""
+        while self._heap and self._heap[0][0] <= now:
+            _, number = heapq.heappop(self._heap)
+            run = self._runs.pop(number, None)
+            if run is not None:
+                run.alarm = 0
+                yield run
+
+
+class RunTable:
+    """Every run known, by principal, session and run id. Every method costs O(log n) or less."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._named: dict[tuple[str, str], KnownRun | dict[str, KnownRun]] = {}
+        """By principal and run id; and where several sessions have a run of that name, by session."""
+        self._size = 0
+        self._live_bytes = 0
+        self._outcome_bytes = 0
+        self._ended: OrderedDict[RunKey, KnownRun] = OrderedDict()
+        """In the order of their ends, as ``_outcomes``: those of them whose outcome is kept."""
+        self._outcomes: OrderedDict[RunKey, KnownRun] = OrderedDict()
+        self._alarms = _Alarms()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[KnownRun]:
+        return (run for name in self._named for run in self._of_name(name))
+
+    @property
+    def live(self) -> int:
+        """Runs that have not ended."""
+        return self._size - len(self._ended)
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits. What is remembered already keeps its time; numbers hold from the next run on."""
+        self._settings = settings
+
+    def get(self, key: RunKey) -> KnownRun | None:
+        """The run of exactly this key."""
+        principal, session, run_id = key
+        found = self._named.get((principal, run_id))
+        if isinstance(found, dict):
+            return found.get(session)
+        return found if found is not None and found.key == key else None
+
+    def find(self, principal: str, run_id: str, session: str | None = None) -> KnownRun | None:
+        """The principal's run of this id; None when there is none.
+
+        Raises UsageError when several sessions have one and ``session`` does not say which is meant.
+        """
+        if session is not None:
+            return self.get((principal, session, run_id))
+        runs = self._of_name((principal, run_id))
+        if len(runs) > 1:
+            raise UsageError(f"{len(runs)} sessions have a run {run_id!r}; give the session too", run_id=run_id)
+        return next(iter(runs), None)
+
+    # --- a run's life ---------------------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        principal: str,
+        session: str,
+        run_id: str,
+        body_hash: str,
+        now: float,
+        *,
+        wall_now: float,
+        request: bytes = b"{}",
+    ) -> Accepted | Repeated:
+        """Take a request: as a new run, or as one that is known, for as long as its key stands for it.
+
+        A key stands for its run while that is live, and for ``idempotency_window`` from its acceptance. Raises
+        Conflict when it stands for another body, PoolSaturated when the table is full of live runs.
+        """
+        key = (principal, session, run_id)
+        known = self.get(key)
+        if known is not None and (known.is_live or now < known.key_until):
+            return self._repeat(known, body_hash)
+        self._check_bytes(len(request))
+        if known is not None:
+            self._remove(known)
+        evicted = self._make_room() if known is None else [key]
+        run = KnownRun(
+            key=key,
+            body_hash=body_hash,
+            request=request,
+            accepted_at=wall_now,
+            key_until=now + self._settings.idempotency_window,
+        )
+        self._insert(run)
+        return Accepted(run, evicted)
+
+    def start(self, run: KnownRun, *, wall_now: float) -> None:
+        """Its turn may reach the worker from now on. Raises IllegalMoveError unless it was only accepted."""
+        run.state = checked(RUN_MOVES, run.state, RunState.STARTED)
+        run.started_at = wall_now
+
+    def end(self, run: KnownRun, outcome: bytes, now: float, *, wall_now: float) -> None:
+        """It has its outcome. Raises IllegalMoveError when it had one already."""
+        run.state = checked(RUN_MOVES, run.state, RunState.ENDED)
+        run.ended_at = wall_now
+        run.outcome = outcome
+        self._live_bytes -= len(run.request)
+        run.request = b""
+        self._keep_outcome(run, now + self._settings.outcome_age)
+
+    def discard(self, run: KnownRun) -> None:
+        """Forget a run that could not be taken up after all, so that its key is free again.
+
+        Raises IllegalMoveError for one that has started: it may have had effects, and its key must stand for it.
+        """
+        checked(RUN_MOVES, run.state, RunState.STARTED)
+        self._remove(run)
+
+    # --- forgetting -----------------------------------------------------------------------------------------------
+
+    def expire(self, now: float) -> list[RunKey]:
+        """Forget what is due; returns the keys of the runs that are known no longer."""
+        forgotten: list[RunKey] = []
+        for run in self._alarms.due(now):
+            if run.key in self._outcomes or now < run.key_until:
+                self._drop_outcome(run)  # the key stays for as long as it stands for the run
+                self._alarms.set(run, run.key_until)
+            else:
+                self._remove(run)
+                forgotten.append(run.key)
+        return forgotten
+
+    # --- recovery -------------------------------------------------------------------------------------------------
+
+    def load(self, rows: Iterable[RunRow], *, wall_now: float, now: float) -> Recovered:
+        """Take over what an earlier life left, into an empty table; ``rows`` in the order of acceptance.
+
+        A stored time becomes the monotonic ``now`` minus its age by the wall clock. That clock may have been set
+        meanwhile, so an age is never taken for less than nothing, and a key or an outcome is kept for at least a
+        minute (less where the settings say less) and at most its whole time from now.
+        """
+        runs = [self._restored(row, wall_now, now) for row in rows]
+        for run in runs:
+            self._insert(run)
+        ended = [run for run in runs if not run.is_live]
+        for run in sorted(ended, key=lambda run: run.ended_at or 0.0):
+            age = wall_now - (run.ended_at or 0.0)
+            self._keep_outcome(run, now + _time_left(self._settings.outcome_age, age))
+        over = min(self._size - self._settings.runs, len(self._ended))
+        dropped = [self._evict() for _ in range(over)]
+        return Recovered(
+            to_run=[run for run in runs if run.state is RunState.ACCEPTED],
+            interrupted=[run for run in runs if run.state is RunState.STARTED],
+            dropped=dropped,
+        )
+
+    def _restored(self, row: RunRow, wall_now: float, now: float) -> KnownRun:
+        return KnownRun(
+            key=row.key,
+            body_hash=row.body_hash,
+            request=row.request,
+            accepted_at=row.accepted_at,
+            key_until=now + _time_left(self._settings.idempotency_window, wall_now - row.accepted_at),
+            state=row.state,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+            outcome=row.outcome,
+        )
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _repeat(known: KnownRun, body_hash: str) -> Repeated:
+        if known.body_hash != body_hash:
+            _principal, session, run_id = known.key
+            raise Conflict(
+                f"run {run_id!r} of session {session} stands for another request; use a new key for a new one",
+                session=session,
+                run_id=run_id,
+            )
+        return Repeated(known)
+
+    def _check_bytes(self, more: int) -> None:
+        if self._live_bytes + more > self._settings.pending_bytes:
+            raise PoolSaturated(
+                f"{self._live_bytes:,} bytes of messages wait or run, the limit is {self._settings.pending_bytes:,} "
+                "(gateway.pending_bytes); try again later",
+                retry_after=1.0,
+            )
+
+    def _make_room(self) -> list[RunKey]:
+        if self.live >= self._settings.runs:
+            raise PoolSaturated(
+                f"{self.live} runs are live, which is the limit (gateway.runs); try again later", retry_after=1.0
+            )
+        return [self._evict() for _ in range(self._size - self._settings.runs + 1)]
+
+    def _evict(self) -> RunKey:
+        """Forget the run that ended first."""
+        run = next(iter(self._ended.values()))
+        self._remove(run)
+        return run.key
+
+    def _keep_outcome(self, run: KnownRun, until: float) -> None:
+        self._ended[run.key] = run
+        self._outcomes[run.key] = run
+        self._outcome_bytes += len(run.outcome or b"")
+        self._alarms.set(run, until)
+        while self._has_too_many_outcomes():
+            self._drop_outcome(next(iter(self._outcomes.values())))  # that there was one is known until it is too old
+
+    def _has_too_many_outcomes(self) -> bool:
+        kept = len(self._outcomes)
+        return kept > self._settings.outcomes or (kept > 1 and self._outcome_bytes > self._settings.outcome_bytes)
+
+    def _drop_outcome(self, run: KnownRun) -> None:
+        if self._outcomes.pop(run.key, None) is not None:
+            self._outcome_bytes -= len(run.outcome or b"")
+        run.outcome = None
+
+    def _of_name(self, name: tuple[str, str]) -> Collection[KnownRun]:
+        found = self._named.get(name, {})
+        return found.values() if isinstance(found, dict) else (found,)
+
+    def _insert(self, run: KnownRun) -> None:
+        principal, session, run_id = run.key
+        found = self._named.setdefault((principal, run_id), run)
+        if isinstance(found, dict):
+            found[session] = run
+        elif found is not run:
+            self._named[principal, run_id] = {found.key[1]: found, session: run}
+        self._size += 1
+        self._live_bytes += len(run.request) if run.is_live else 0
+
+    def _remove(self, run: KnownRun) -> None:
+        principal, session, run_id = run.key
+        self._alarms.clear(run)
+        found = self._named[principal, run_id]
+        if isinstance(found, dict):
+            del found[session]
+        if not isinstance(found, dict) or not found:
+            del self._named[principal, run_id]
+        self._size -= 1
+        self._live_bytes -= len(run.request) if run.is_live else 0
+        self._ended.pop(run.key, None)
+        self._drop_outcome(run)
+
+
+def _time_left(whole: float, age: float) -> float:
+    return min(max(whole - age, _GRACE), whole)
+
+
+def hash_body(body: Mapping[str, Any] | msgspec.Struct) -> str:
+    """The sha256, in hex, of what makes a request: the same for any order of keys, and for None as for left out.
+
+    Pass what decides what the run does, not what only decides how somebody follows it.
+    """
+    facts: dict[str, Any] = msgspec.to_builtins(body, order="deterministic")
+    given = {name: value for name, value in facts.items() if value is not None}
+    return hashlib.sha256(msgspec.json.encode(given, order="deterministic")).hexdigest()

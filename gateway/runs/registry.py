@@ -1,0 +1,304 @@
+"""The ledger of runs: each step of a run is made durable, told as an event, and only then acted upon."""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import InternalError, PoolError, UsageError
+from gateway.events import EventBus
+from gateway.runs.index import Accepted, KnownRun, RunTable, hash_body
+from gateway.runs.run import Run, RunOutcome, RunRequest, interrupted, outcome_of_error
+from gateway.settings import GatewaySettings
+from gateway.turns.client_tools import bounded_calls
+from store import Store
+from store.records import RunKey, RunRow
+from wire.files import encode_to_keep
+from wire.framing import DECODE_ERRORS
+from wire.messages import Channel
+
+_DONE_TEXT = 256 * 1024
+"""Characters."""
+_ACCEPTED_TEXT = 2_000
+"""Characters of a message in its event; the conversation has all of it."""
+_DONE_CALLS = 256 * 1024
+"""Bytes."""
+_requests = msgspec.json.Decoder(RunRequest)
+_outcomes = msgspec.json.Decoder(RunOutcome)
+
+
+class UnknownRun(UsageError):
+    """The principal has no such run, or it is no longer kept."""
+
+
+class Ledger:
+    """Every run known, live ones as ``Run`` for those who follow them. Wall times come from ``clock``."""
+
+    def __init__(
+        self, settings: GatewaySettings, store: Store, bus: EventBus, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._table = RunTable(settings)
+        self._outcome_age = settings.outcome_age
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._live: dict[RunKey, Run] = {}
+        self._names = 0
+
+    @property
+    def live(self) -> int:
+        """Runs that have no outcome yet."""
+        return len(self._live)
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """New limits."""
+        self._table.reconfigure(settings)
+        self._outcome_age = settings.outcome_age
+
+    # --- acceptance -------------------------------------------------------------------------------------------------
+
+    def accept(self, request: RunRequest, body: dict[str, Any]) -> tuple[Run, bool]:
+        """The run of a request, and whether it is new; a repeated key gives the run it stands for, live or ended.
+
+        ``body`` is what tells a repeated request from another one under the same key. Raises Conflict, PoolSaturated.
+        """
+        self._expire()
+        known = self._table.accept(
+            *request.key,
+            hash_body(body),
+            trio.current_time(),
+            wall_now=self._clock(),
+            request=encode_to_keep(request),
+        )
+        if isinstance(known, Accepted):
+            self._store.delete_runs(known.evicted)
+            return self._follow(known.run, request), True
+        return self._run_of(known.run), False
+
+    def announce(self, run: Run, *, awaits_person: bool = False) -> None:
+        """Tell of a new run that has its place in a lane; see ``settled``.
+
+        ``awaits_person``: the session's running turn waits for a person's answer.
+        """
+        request = run.request
+        facts: dict[str, Any] = {"lane": request.lane, "priority": request.priority, "mode": request.mode}
+        facts |= {} if request.is_quiet else _said(request.text)
+        run.accepted_seq = self._step(run, "run:accepted", {**facts, "awaits_person": True} if awaits_person else facts)
+
+    def discard(self, run: Run) -> None:
+        """Forget a run that found no place; its key is free again."""
+        self._table.discard(self._known(run))
+        del self._live[run.request.key]
+
+    async def settled(self, run: Run) -> None:
+        """Wait until the acceptance is durable: only then may the caller be told."""
+        await self._bus.settled(run.accepted_seq)
+
+    # --- a run's life ---------------------------------------------------------------------------------------------
+
+    async def start(self, runs: Iterable[Run], *, worker: str, turn: str, leader: Run) -> None:
+        """Make durable that these runs may reach a worker from now on; they are never started again."""
+        seq = 0
+        for run in runs:
+            if run.started_at is not None:
+                continue  # steered in vain before, or a worker that never saw it
+            known = self._known(run)
+            self._table.start(known, wall_now=self._clock())
+            run.started_at = known.started_at
+            seq = self._step(run, "run:start", {"worker": worker, "turn": turn, "leader": leader.request.run_id})
+        if seq:
+            await self._bus.settled(seq)
+
+    def end(self, run: Run, outcome: RunOutcome) -> int:
+        """Keep a run's outcome and tell of it; returns the seq of its ``done`` event, see ``release``."""
+        known = self._known(run)
+        self._table.end(known, encode_to_keep(outcome), trio.current_time(), wall_now=self._clock())
+        return self._step(run, "done", _done(_unsaid(outcome) if run.request.is_quiet else outcome))
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is written inside, by whomever, outlives a crash as a whole or not at all."""
+        return self._store.together()
+
+    def conclude(self, run: Run, outcome: RunOutcome) -> int:
+        """Tell of a new run that has its outcome already: after a crash nobody takes it for one that is yet to be run.
+
+        Returns as ``end`` does.
+        """
+        with self._store.together():
+            self.announce(run)
+            return self.end(run, outcome)
+
+    async def release(self, ended: Iterable[tuple[Run, RunOutcome]], seq: int) -> None:
+        """Once the ``done`` events up to ``seq`` are durable, wake who waits for the outcomes."""
+        await self._bus.settled(seq)
+        for run, outcome in ended:
+            del self._live[run.request.key]
+            run.settle(outcome)
+
+    def fail(self, run: Run, error: PoolError) -> tuple[RunOutcome, int]:
+        """End a run that never had a turn."""
+        outcome = outcome_of_error(run, error, ended_at=self._clock())
+        return outcome, self.end(run, outcome)
+
+    def now(self) -> float:
+        """Wall time in Unix seconds."""
+        return self._clock()
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def find(self, principal: str, run_id: str, session: str | None = None) -> Run:
+        """The principal's run of that id. Raises UnknownRun, and UsageError where several sessions have one."""
+        self._expire()
+        known = self._table.find(principal, run_id, session)
+        if known is None:
+            raise _too_old(run_id)
+        if not known.is_live and known.outcome is None:
+            raise self._why_gone(known)
+        return self._run_of(known)
+
+    def known(self, principal: str, run_id: str, session: str) -> Run | None:
+        """The same without an error, for one session's run."""
+        known = self._table.find(principal, run_id, session)
+        return None if known is None or (not known.is_live and known.outcome is None) else self._run_of(known)
+
+    # --- recovery -------------------------------------------------------------------------------------------------
+
+    def recover(self, rows: list[RunRow]) -> tuple[list[Run], list[Run]]:
+        """Take over what an earlier life left: the runs to be run, in the order of their acceptance.
+
+        Those that may have reached a worker are ended as interrupted, and told so; returns them too.
+        """
+        recovered = self._table.load(rows, wall_now=self._clock(), now=trio.current_time())
+        self._store.delete_runs(recovered.dropped)
+        ended = [self._interrupt(known) for known in recovered.interrupted]
+        revived = [self._revive(known) for known in recovered.to_run]
+        return [run for run in revived if run is not None], ended
+
+    def _interrupt(self, known: KnownRun) -> Run:
+        run = self._follow(known, _read_request(known) or _bare_request(known))
+        run.started_at = known.started_at
+        self._end_now(run, interrupted(run.request))
+        return run
+
+    def _revive(self, known: KnownRun) -> Run | None:
+        """A run that is to be run now; one whose request cannot be read is ended with that error."""
+        request = _read_request(known)
+        run = self._follow(known, request or _bare_request(known))
+        run.accepted_seq = self._bus.head
+        if request is None:
+            text = f"run {run.request.run_id} was accepted by another version and cannot be read; send it again"
+            self._end_now(run, InternalError(text, session=run.request.session))
+            return None
+        if request.attached:  # whoever said it has left with the supervisor
+            self._end_now(run, interrupted(request))
+            return None
+        return run
+
+    def _end_now(self, run: Run, error: PoolError) -> None:
+        """End a run that nobody follows yet."""
+        outcome, _seq = self.fail(run, error)
+        del self._live[run.request.key]
+        run.settle(outcome)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _step(self, run: Run, type_: str, data: dict[str, Any]) -> int:
+        """Write down how far the run has come and tell of it: both outlive a crash, or neither does."""
+        session, run_id = run.request.session, run.request.run_id
+        with self._store.together():
+            self._store.put_run(self._known(run).row())
+            return self._bus.publish(session, Channel.PROGRESS, type_, data, run_id=run_id, durable=True)
+
+    def _follow(self, known: KnownRun, request: RunRequest) -> Run:
+        self._names += 1
+        run = self._live[known.key] = Run(f"r{self._names}", request, known.accepted_at)
+        return run
+
+    def _run_of(self, known: KnownRun) -> Run:
+        """The live run itself, or a record of an ended one, whose outcome may be known no longer."""
+        run = self._live.get(known.key)
+        if run is not None:
+            return run
+        run = Run("", _bare_request(known), known.accepted_at)
+        run.started_at = known.started_at
+        if known.outcome is None:
+            run.settle(outcome_of_error(run, self._why_gone(known), ended_at=known.ended_at or 0.0))
+        else:
+            run.settle(_outcomes.decode(known.outcome))
+        return run
+
+    def _why_gone(self, known: KnownRun) -> UsageError:
+        """Why the outcome of an ended run is no longer kept."""
+        _principal, session, run_id = known.key
+        is_young = self._clock() - (known.ended_at or 0.0) < self._outcome_age
+        return _evicted(run_id, session) if is_young else _too_old(run_id)
+
+    def _known(self, run: Run) -> KnownRun:
+        known = self._table.get(run.request.key)
+        assert known is not None, run.request.key  # noqa: S101 - a live run is never forgotten
+        return known
+
+    def _expire(self) -> None:
+        self._store.delete_runs(self._table.expire(trio.current_time()))
+
+
+def _read_request(known: KnownRun) -> RunRequest | None:
+    """What was asked for; None when another version wrote it in another shape."""
+    try:
+        return _requests.decode(known.request)
+    except DECODE_ERRORS:
+        return None
+
+
+def _bare_request(known: KnownRun) -> RunRequest:
+    """Whose run it is, without what was asked for."""
+    principal, session, run_id = known.key
+    return RunRequest(principal=principal, session=session, run_id=run_id, text="")
+
+
+def _too_old(run_id: str) -> UnknownRun:
+    return UnknownRun(f"there is no run {run_id!r}, or it ended too long ago", run_id=run_id)
+
+
+def _said(text: str) -> dict[str, Any]:
+    """The text of a message for its event, cut where it is long."""
+    return {"text": text[:_ACCEPTED_TEXT], **({"truncated": True} if len(text) > _ACCEPTED_TEXT else {})}
+
+
+def _evicted(run_id: str, session: str) -> UsageError:
+    return UsageError(
+        f"run {run_id!r} has ended, and its outcome is no longer kept: later outcomes have taken its place "
+        f"(gateway.outcomes, gateway.outcome_bytes); what it said is in the history of session {session}",
+        run_id=run_id,
+        session=session,
+    )
+
+
+def _unsaid(outcome: RunOutcome) -> RunOutcome:
+    """Of a quiet run: what it said is told by who asked for it, if at all."""
+    return msgspec.structs.replace(outcome, text="", media=[], silent=True)
+
+
+def _done(outcome: RunOutcome) -> dict[str, Any]:
+    """The data of the ``done`` event: how it ended, with its text, so that the event alone tells the outcome.
+
+    A very long text is cut, calls that are too many are left out, and it is ``truncated`` then: every subscriber gets
+    this event in one piece.
+    """
+    text, calls = outcome.text, bounded_calls(outcome.calls, _DONE_CALLS)
+    facts = {
+        "reason": outcome.reason,
+        "text": text[:_DONE_TEXT],
+        "truncated": len(text) > _DONE_TEXT or len(calls) < len(outcome.calls) or None,
+        "error": outcome.error,
+        "usage": outcome.usage,
+        "worker": outcome.worker,
+        "media": outcome.media or None,
+        "silent": outcome.silent or None,
+        "calls": calls or None,
+        "step": outcome.step,
+    }
+    return {name: value for name, value in facts.items() if value is not None}

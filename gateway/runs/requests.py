@@ -1,0 +1,319 @@
+"""Method parameter types.
+
+Parameters of the methods: typed, bounded, unknown fields refused with a clear error.
+
+Parameters of the methods ``attach.*``: typed, bounded, unknown fields refused with a clear error.
+"""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from errors import UsageError
+from gateway.settings import QueueMode
+from gateway.turns.client_tools import MOST_RESULTS, MOST_TOOLS, ClientTool, ToolResult
+from gateway.turns.replies import Blocks
+from heartbeat.system_events import EventKind
+from profiles.settings import ThinkingLevel
+from router.source import MessageSource
+from wire.framing import DECODE_ERRORS
+from wire.messages import AnswerOptions, Channel, ImageContent
+
+P = TypeVar("P")
+
+Priority = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
+"""Far more than any policy needs; a number without bounds could not be ordered by the waiting list."""
+Timeout = Annotated[float, msgspec.Meta(ge=0)]
+"""Seconds."""
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+"""What a caller names something of its own by: a run's idempotency key, a hold, a subscription."""
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^\S(.*\S)?$")]
+Model = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/](\S*[^\s/])?$")]
+SessionKey = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+
+
+class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A method without parameters."""
+
+
+class AgentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``agent``: accept a run. Either ``session`` (with ``agent``, ``role``), or ``source``, which decides all three.
+
+    ``run`` is the idempotency key and becomes the run's id; made when absent. ``queue``: what to do when the session is
+    busy, before what session, channel and settings say. ``priority``: which message gets a worker first; unset = as its
+    source says: a direct message 10, one in a group 5, a webhook's 3, two more for ``router.priority_senders``, any
+    other 5. ``spawn`` false takes only a worker that is there already.
+    ``model``: ``provider/model``, or a model of the agent's provider, for this run only, which has a turn of its own.
+    ``blocks``: tell the answer in parts, as events ``reply``; the outcome then has what no part had. ``client_tools``:
+    what the caller can do for the model; a run that ends with reason ``tool_calls`` has the ``calls``, and the next
+    one's ``tool_results`` answer them. ``answer``: what the answer is to be; the model is asked for it, and the caller
+    checks it. Such a run has a turn of its own.
+    """
+
+    text: str
+    session: SessionKey | None = None
+    source: MessageSource | None = None
+    agent: Name | None = None
+    role: Name | None = None
+    run: Key | None = None
+    priority: Priority | None = None
+    timeout: Timeout | None = None
+    retry_safe: bool = False
+    lane: Name = "main"
+    queue: QueueMode | None = None
+    images: Annotated[list[ImageContent], msgspec.Meta(max_length=32)] = []
+    spawn: bool = True
+    model: Model | None = None
+    blocks: Blocks = Blocks.OFF
+    client_tools: Annotated[list[ClientTool], msgspec.Meta(max_length=MOST_TOOLS)] = []
+    tool_results: Annotated[list[ToolResult], msgspec.Meta(max_length=MOST_RESULTS)] = []
+    answer: AnswerOptions | None = None
+
+
+class PromptRequest(AgentRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``prompt``: accept a run and follow it to its end. ``hold``: on the worker of a hold of the same principal."""
+
+    hold: Key | None = None
+
+
+class WaitRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``agent.wait``: the outcome of a run, within ``timeout_ms``; 0 = only look. Ends the wait, never the run."""
+
+    run_id: Key
+    session: SessionKey | None = None
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=86_400_000)] = 30_000
+
+
+class AbortRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``abort``: end the run of that id; without one the session's running turn. ``clear``: and all that waits."""
+
+    session: SessionKey
+    run: Key | None = None
+    clear: bool = False
+
+
+class SteerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``steer``: put a text into the session's running turn now; an error where there is none to take it."""
+
+    session: SessionKey
+    text: str
+    run: Key | None = None
+
+
+class AcquireRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``acquire``: hold a session's worker until ``release`` or the end of the connection.
+
+    ``timeout``: for the wait, both for the session and for a worker; None = ``pool.waiting_timeout``.
+    """
+
+    session: SessionKey
+    agent: Name | None = None
+    role: Name | None = None
+    priority: Priority = 5
+    timeout: Timeout | None = None
+    spawn: bool = True
+
+
+class ReleaseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``release``: give a hold back."""
+
+    hold: Key
+
+
+class SubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``subscribe``: events from now on, or after the bookmark ``since``; empty lists let everything through."""
+
+    session: SessionKey = "*"
+    channels: Annotated[list[Channel], msgspec.Meta(max_length=3)] = []
+    kinds: Annotated[list[Name], msgspec.Meta(max_length=64)] = []
+    since: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class UnsubscribeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``unsubscribe``: end a subscription of the same principal."""
+
+    subscription: Key
+
+
+class DecideRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``decide``: let a tool call that awaits approval run, or not; ``note`` reaches the model.
+
+    ``seen``: from the last page of ``approvals.show``, for a call whose event shows only its beginning.
+    """
+
+    call_id: Key
+    decision: Literal["allow", "deny"]
+    note: Annotated[str, msgspec.Meta(max_length=10_000)] | None = None
+    session: SessionKey | None = None
+    seen: Annotated[str, msgspec.Meta(max_length=100)] | None = None
+
+
+class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``approvals.show``: what a call that awaits approval would do, a page from ``offset`` characters on."""
+
+    call_id: Key
+    session: SessionKey | None = None
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class UiRespondRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``ui.respond``: answer an extension's dialog with exactly one of the three."""
+
+    session: SessionKey
+    id: Key
+    value: str | None = None
+    confirmed: bool | None = None
+    cancelled: bool | None = None
+
+
+class SessionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A method about one session."""
+
+    session: SessionKey
+
+
+class ResetRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.reset``; ``force``: even if that ends commands in the background."""
+
+    session: SessionKey
+    force: bool = False
+
+
+class InjectRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``events.inject``: what the session is to be told with its next turn."""
+
+    session: SessionKey
+    text: Annotated[str, msgspec.Meta(max_length=40_000)]
+    kind: EventKind = EventKind.OTHER
+
+
+class BeatNow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``heartbeat.run``: have an agent beat now, in its own conversation or the one named."""
+
+    agent: Name | None = None
+    session: SessionKey | None = None
+    reason: Literal["manual", "wake", "hook"] = "manual"
+
+
+class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.history``: the latest messages of the conversation."""
+
+    session: SessionKey
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+
+
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A method about one worker."""
+
+    worker: Name
+
+
+class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``explain``: for a session, or for what an agent in a role would need."""
+
+    session: SessionKey | None = None
+    agent: Name | None = None
+    role: Name | None = None
+
+
+class RouteRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``route``: whose a message would be, with every layer's reasons; nothing is started."""
+
+    source: MessageSource
+    text: str = ""
+
+
+class ProcessRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``process``: a session's background processes. ``params`` are the worker's own for the action."""
+
+    session: SessionKey
+    action: Literal["list", "poll", "log", "kill"]
+    params: dict[str, Any] = {}
+
+
+class DelegateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``delegate``: another agent does a task for a session; ``sync`` answers with the outcome, ``async`` at once."""
+
+    session: SessionKey
+    agent: Name
+    task: str
+    role: Name | None = None
+    mode: Literal["sync", "async"] = "sync"
+    timeout: Timeout | None = None
+
+
+class LogTailRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``logs.tail``: at most ``limit`` lines and ``max_bytes`` of the supervisor's log, the latest after ``cursor``."""
+
+    cursor: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 500
+    max_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 250_000
+
+
+class PatchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``sessions.patch``: an absent member changes nothing, null removes the session's own value.
+
+    ``label``: a name for people, of one session only. ``model``: ``provider/model``, or a model of its provider.
+    ``verbose``, ``reasoning``: whether answers show tool calls, and the model's thinking.
+    """
+
+    session: SessionKey
+    label: Label | msgspec.UnsetType | None = msgspec.UNSET
+    model: Model | msgspec.UnsetType | None = msgspec.UNSET
+    thinking: ThinkingLevel | msgspec.UnsetType | None = msgspec.UNSET
+    queue_mode: QueueMode | msgspec.UnsetType | None = msgspec.UNSET
+    verbose: bool | msgspec.UnsetType | None = msgspec.UNSET
+    reasoning: bool | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class DrainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``drain``: ``timeout`` in seconds, default ``drain_timeout`` of the settings."""
+
+    timeout: Timeout | None = None
+
+
+def decode_params(kind: type[P], method: str, params: msgspec.Raw) -> P:
+    """Decode a method's parameters; absent ones (``null``) are an empty object. Raises UsageError."""
+    raw = bytes(params)
+    try:
+        return msgspec.json.decode(b"{}" if raw in (b"", b"null") else raw, type=kind)
+    except DECODE_ERRORS as exc:
+        raise UsageError(f"bad parameters for {method}: {exc}") from exc
+
+
+_Text = Annotated[str, msgspec.Meta(max_length=131_072)]
+"""As much as the system takes as one argument of a program."""
+
+
+class AttachRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``attach.open``: speak with a session's worker in the words of its own program, as if it was started here.
+
+    ``session``: a key, or the path of a transcript; without one a conversation of its own is begun. ``arguments``: of
+    the program, but for ``--mode rpc``. ``cwd``: where it was started. ``env``: what of its environment it looks at.
+    """
+
+    session: SessionKey | None = None
+    agent: Name | None = None
+    role: Name | None = None
+    arguments: Annotated[list[_Text], msgspec.Meta(max_length=1_000)] = []
+    cwd: Annotated[str, msgspec.Meta(max_length=4_096)]
+    env: Annotated[dict[Name, _Text], msgspec.Meta(max_length=64)] = {}
+
+
+class AttachmentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``attach.end``: nothing more comes; answered when what was asked for is answered, or cannot be soon."""
+
+    attachment: Key
+
+
+class SendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``attach.send``: one line. ``line``: the JSON object that it is, else ``text``: what it is instead.
+
+    ``refusal``: why whoever read it could not pass it on as it was; it is answered with that.
+    """
+
+    attachment: Key
+    line: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    text: str = ""
+    refusal: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None

@@ -1,0 +1,228 @@
+"""Run, outcome, prompt parameters.
+
+A run: one accepted message of one session, from its acceptance to its outcome.
+
+What a worker is sent for a turn, beside its text: images, tools of the client, how much of the past counts. Pure.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import PoolError, RunInterrupted
+from gateway.settings import QueueMode
+from gateway.turns.client_tools import ClientTool, ToolResult
+from gateway.turns.replies import Blocks
+from gateway.turns.reply_filters import Media
+from pool.stimuli import SpawnPolicy
+from router.source import MessageSource
+from rpc.passthrough import RawRequest
+from store.records import RunKey
+from wire.messages import AnswerOptions, ErrorBody, ImageContent, PromptParams, TokenUsage
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a front end wants, as it is kept in the store until the run has ended.
+
+    ``timeout`` in seconds covers waiting and running, None takes the agent's; 0 means no limit. ``run_id`` is the
+    caller's idempotency key. ``mode``: what to do when the session is busy. ``nested``: an ancestor of this run holds a
+    worker. ``depth``: how many delegations deep it is. ``spawn``: see ``stimuli.Acquire``.
+    ``blocks``: whether the answer is told in parts, where this run leads its turn. ``client_tools``,
+    ``tool_results`` and ``answer``: see ``AgentRequest``. ``from_session``: the session that the message comes from.
+    ``model``: what it runs with, instead of the session's own.
+    ``tells_events`` False: its text tells what the session is to be told, and nothing is added. ``is_quiet``: nobody
+    has written it; it is no activity of the session, and who asked for it tells what came of it, not the event stream.
+    """
+
+    principal: str
+    session: str
+    run_id: str
+    text: str
+    agent: str = "main"
+    role: str = "default"
+    priority: int = 5
+    timeout: float | None = None
+    retry_safe: bool = False
+    lane: str = "main"
+    mode: QueueMode = QueueMode.STEER
+    images: list[ImageContent] = []
+    source: MessageSource | None = None
+    nested: bool = False
+    spawn: SpawnPolicy = True
+    depth: int = 0
+    blocks: Blocks = Blocks.OFF
+    client_tools: list[ClientTool] = []
+    tool_results: list[ToolResult] = []
+    answer: AnswerOptions | None = None
+    from_session: str | None = None
+    model: str | None = None
+    tells_events: bool = True
+    is_quiet: bool = False
+    attached: bool = False
+    """Its front end speaks with the worker in the words of the worker's own program: without it there is no run."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its text is all there is of it: then it can be merged with others, or steered into a turn."""
+        tools = self.client_tools or self.tool_results or self.answer
+        is_more = self.images or tools or self.from_session or self.attached or self.model
+        return self.tells_events and not (is_more or self.is_quiet)
+
+    @property
+    def key(self) -> RunKey:
+        """What identifies the run."""
+        return (self.principal, self.session, self.run_id)
+
+
+class DoneReason(StrEnum):
+    """Why a run is over, as the ``done`` event says it."""
+
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+
+
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run ended. Times are Unix times in seconds; ``waited``: seconds until a worker was granted.
+
+    ``level``: how the worker matched. ``media``: files the agent handed over beside its text. ``silent``: the agent
+    chose to say nothing, and nothing is to be shown. ``calls``: ``{id, name, input}`` each, which the caller is to
+    carry out (reason ``tool_calls``). ``step``: how many model calls the turn took.
+    """
+
+    run_id: str
+    session: str
+    status: str
+    text: str = ""
+    stop_reason: str = "stop"
+    reason: DoneReason = DoneReason.COMPLETED
+    error: ErrorBody | None = None
+    accepted_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float = 0.0
+    worker: str | None = None
+    level: str | None = None
+    waited: float | None = None
+    usage: TokenUsage | None = None
+    media: list[Media] = []
+    silent: bool = False
+    calls: list[dict[str, Any]] = []
+    step: int | None = None
+
+
+class Run:
+    """One run while it lives. Its table and the store know how far it has come; this is where its followers wait.
+
+    Attributes:
+        name: what the lanes call it, unique among all runs of this supervisor.
+        accepted_seq: the seq of its ``run:accepted`` event; everything that concerns it comes later.
+    """
+
+    def __init__(self, name: str, request: RunRequest, accepted_at: float) -> None:
+        self.name = name
+        self.request = request
+        self.accepted_at = accepted_at
+        self.accepted_seq = 0
+        self.started_at: float | None = None
+        self.raw: RawRequest | None = None
+        """The prompt as its front end has written it, which is what the worker is sent then."""
+        self.deadline = math.inf
+        """On the event loop's clock; see ``begin_time``."""
+        self.outcome: RunOutcome | None = None
+        self._ended = trio.Event()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it has no outcome yet."""
+        return self.outcome is None
+
+    def begin_time(self, now: float) -> None:
+        """Its time for waiting and running begins; ``now`` is on the event loop's clock."""
+        self.deadline = now + (self.request.timeout or math.inf)
+
+    def settle(self, outcome: RunOutcome) -> None:
+        """Keep the outcome and wake who waits for it; the first one counts."""
+        if self.outcome is None:
+            self.outcome = outcome
+            self._ended.set()
+
+    async def wait(self) -> RunOutcome:
+        """Wait for the outcome."""
+        await self._ended.wait()
+        assert self.outcome is not None  # noqa: S101 - set together with the event
+        return self.outcome
+
+
+def outcome_of_error(run: Run, error: PoolError, *, ended_at: float, **facts: Any) -> RunOutcome:
+    """The outcome of a run that failed with ``error``."""
+    reason = {"aborted": DoneReason.INTERRUPTED, "interrupted": DoneReason.INTERRUPTED}.get(error.code)
+    if error.code in ("request_timeout", "acquire_timeout"):
+        reason = DoneReason.TIMEOUT
+    return RunOutcome(
+        run_id=run.request.run_id,
+        session=run.request.session,
+        status="error",
+        stop_reason={DoneReason.INTERRUPTED: "aborted", DoneReason.TIMEOUT: "timeout"}.get(
+            reason or DoneReason.ERROR, "error"
+        ),
+        reason=reason or DoneReason.ERROR,
+        error=ErrorBody(error.code, error.message, encodable(error.details)),
+        accepted_at=run.accepted_at,
+        started_at=run.started_at,
+        ended_at=ended_at,
+        **facts,
+    )
+
+
+def interrupted(request: RunRequest) -> RunInterrupted:
+    """What becomes of a run that was in its turn when the supervisor ended."""
+    return RunInterrupted(
+        f"the supervisor ended while run {request.run_id} of session {request.session} was in its turn; what it did "
+        "until then is in the conversation",
+        session=request.session,
+    )
+
+
+def encodable(details: dict[str, Any]) -> dict[str, Any]:
+    """The details that JSON can hold."""
+    kept = {}
+    for key, value in details.items():
+        try:
+            msgspec.json.encode(value)
+        except (TypeError, ValueError):
+            continue
+        kept[key] = value
+    return kept
+
+
+def prompt_params(text: str, requests: Sequence[RunRequest], turns: int | None) -> PromptParams:
+    """The parameters of a turn that answers ``requests``; ``turns``: see ``history_turns``.
+
+    Several requests are texts and images only: what has more (``RunRequest.is_plain``) has its turn for itself.
+    """
+    return PromptParams(
+        text,
+        [image for request in requests for image in request.images],
+        client_tools=[msgspec.to_builtins(tool) for request in requests for tool in request.client_tools],
+        tool_results=[msgspec.to_builtins(result) for request in requests for result in request.tool_results],
+        history_turns=turns,
+        from_session=requests[0].from_session,
+        answer=requests[0].answer,
+    )
+
+
+def history_turns(of_agent: int | None, dm_limits: Mapping[str, int], source: MessageSource | None) -> int | None:
+    """How many user messages the model is shown; None = all.
+
+    What is set for direct messages of the channel comes before what is set for the agent.
+    """
+    if source is not None and source.chat_type == "dm":
+        return dm_limits.get(source.channel, of_agent)
+    return of_agent

@@ -1,0 +1,1 @@
+"""The sessions: their table, administration, history, profiles and system events."""

@@ -1,0 +1,386 @@
+"""Session administration: list, reset, delete, compact, and slash commands, which answer at once with a sentence."""
+
+import os
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, Literal, assert_never
+
+import msgspec
+import trio
+
+from errors import PoolError, UsageError
+from gateway.events import EventBus
+from gateway.hook_runner import HookRunner
+from gateway.hooks import CommandGiven, HookName, SessionLife
+from gateway.runs.requests import PatchRequest
+from gateway.runs.run import RunRequest
+from gateway.sessions.agent_profiles import ProfileShelf
+from gateway.sessions.commands import (
+    Compact,
+    NewConversation,
+    Parsed,
+    QueueOnce,
+    Reply,
+    SetModel,
+    SetQueueMode,
+    SetReasoning,
+    SetThinking,
+    SetVerbose,
+    Status,
+    Stop,
+)
+from gateway.sessions.history import read_history
+from gateway.sessions.sessions import SessionEntry, Sessions
+from gateway.sessions.system_events import SystemEvents
+from gateway.turns.approvals import PendingCall, Permissions
+from gateway.turns.scheduler import Conductor
+from heartbeat.system_events import RESULTS, EventKind
+from pool import Pool
+from pool.stimuli import ForgetSession
+from router.keys import check_session_key
+from wire.messages import Channel
+from wire.transcript import outputs_of
+
+_SETTINGS = ("label", "model", "thinking", "queue_mode", "verbose", "reasoning")
+_SWITCHES = ("verbose", "reasoning")
+_FIRST = 1000
+"""Above every priority that a front end can ask for: what an operator does to a session comes next."""
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+    """One session as front ends see it. Times are Unix times in seconds."""
+
+    key: str
+    agent: str
+    role: str
+    state: str
+    """READY, WORKING or PAUSED."""
+    worker: str | None
+    """The one that has its conversation open, between turns too."""
+    waits_for: str | None
+    """Why its next turn has no worker yet, in words; None where it does not wait."""
+    turn: str | None
+    waiting: int
+    transcript: str | None
+    created_at: float
+    updated_at: float
+    model: str | None
+    thinking: str | None
+    queue_mode: str | None
+    label: str | None
+    last_run: str | None
+    channel: str | None
+    """Where its latest message came from."""
+    pending_permissions: list[PendingCall]
+
+
+class SessionDesk:
+    """What people and commands do to sessions."""
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        bus: EventBus,
+        sessions: Sessions,
+        conductor: Conductor,
+        shelf: ProfileShelf,
+        permissions: Permissions,
+        system_events: SystemEvents,
+        hooks: HookRunner,
+        data_dir: Path,
+        start_soon: Callable[..., None],
+    ) -> None:
+        self._pool = pool
+        self._bus = bus
+        self._sessions = sessions
+        self._conductor = conductor
+        self._shelf = shelf
+        self._permissions = permissions
+        self._system_events = system_events
+        self._hooks = hooks
+        self._data_dir = data_dir
+        self._start_soon = start_soon
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def view(self, key: str) -> SessionView:
+        """One session. Raises UsageError for an unknown one."""
+        return self._view(self._known(key))
+
+    def views(self) -> list[SessionView]:
+        """Every session, the one used last first."""
+        return sorted(map(self._view, self._sessions), key=lambda view: view.updated_at, reverse=True)
+
+    async def history(self, key: str, limit: int) -> list[dict[str, Any]]:
+        """The latest messages, oldest first. Raises UsageError: unknown, or its transcript cannot be read."""
+        transcript = self._known(key).transcript
+        return [] if transcript is None else await read_history(transcript, limit)
+
+    def describe(self, session: str) -> str:
+        """The session in a few lines."""
+        view = self._view(self._known(session))
+        lines = [f"Session {view.key}: {view.state}, agent {view.agent}, role {view.role}."]
+        if view.turn is not None:
+            lines.append(f"A turn runs on worker {view.worker or '(none yet)'}.")
+        if view.waiting:
+            lines.append(f"{view.waiting} messages wait.")
+        for label, value in (("Model", view.model), ("Thinking", view.thinking), ("Queue", view.queue_mode)):
+            if value is not None:
+                lines.append(f"{label}: {value}.")
+        figures = self._pool.statistics().pool
+        lines.append(f"Pool: {figures.leased} of {figures.max} workers are busy, {figures.waiting} requests wait.")
+        return "\n".join(lines)
+
+    def _view(self, entry: SessionEntry) -> SessionView:
+        turn = self._conductor.turn_of(entry.key)
+        worker = turn.worker if turn else None
+        standing = self._pool.standing(entry.key)
+        waits_for = standing.waits_for or self._conductor.lanes.why_waiting(entry.key)
+        return SessionView(
+            key=entry.key,
+            agent=entry.agent,
+            role=entry.role,
+            state=entry.status,
+            worker=worker or standing.worker,
+            waits_for=None if worker else waits_for,
+            turn=turn.id if turn else None,
+            waiting=self._conductor.lanes.depth(entry.key),
+            transcript=entry.transcript,
+            created_at=entry.created_at,
+            updated_at=entry.updated_at,
+            model=entry.model,
+            thinking=entry.thinking,
+            queue_mode=entry.queue_mode,
+            label=entry.label,
+            last_run=entry.last_run,
+            channel=entry.source.channel if entry.source else None,
+            pending_permissions=self._permissions.pending(entry.key),
+        )
+
+    def _known(self, key: str) -> SessionEntry:
+        entry = self._sessions.get(check_session_key(key))
+        if entry is None:
+            raise UsageError(f"there is no session {key!r}", session=key)
+        return entry
+
+    # --- settings of its own ------------------------------------------------------------------------------------------
+
+    def patch(self, changes: PatchRequest) -> SessionView:
+        """Change a session's own settings. Raises UsageError: it is unknown, or another session has the label."""
+        entry = self._known(changes.session)
+        given = {name: value for name in _SETTINGS if (value := getattr(changes, name)) is not msgspec.UNSET}
+        if given.get("label") is not None:
+            self._check_label(entry.key, given["label"])
+        for name, value in given.items():
+            setattr(entry, name, bool(value) if name in _SWITCHES else value)
+        if given:
+            self._sessions.save(entry)
+            self._bus.publish(entry.key, Channel.MONITOR, "session_patched", {"changed": sorted(given)})
+        return self._view(entry)
+
+    def _check_label(self, session: str, label: str) -> None:
+        if not label.isprintable():
+            raise UsageError("a label can hold printable characters only", session=session)
+        for other in self._sessions:
+            if other.label == label and other.key != session:
+                raise UsageError(f"the label {label!r} is session {other.key}'s already", session=session)
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    async def stop(self, session: str) -> int:
+        """Abort the running turn, refuse what waits; how much that was."""
+        ended = self._stop(session)
+        await self._tell_command("stop", self._known(session))
+        return ended
+
+    def _stop(self, session: str) -> int:
+        waiting = self._conductor.lanes.depth(session)
+        self._conductor.clear(session)
+        return waiting + int(self._conductor.abort_session(session))
+
+    def running(self, session: str) -> list[str]:
+        """The session's background commands: their ids, or how many there are."""
+        return self._system_events.running(session)
+
+    async def reset(
+        self, session: str, command: Literal["new", "reset"] = "reset", *, force: bool = False
+    ) -> list[str]:
+        """Begin a new conversation; a running turn is aborted, what waits is refused, the transcript stays.
+
+        Its background commands end, and are returned. Raises UsageError for these without ``force``.
+        """
+        entry = self._known(session)
+        running = self.running(session)
+        if running and not force:
+            raise UsageError(
+                f"{', '.join(running)} of session {session!r} still runs in the background and would end; "
+                "reset it with force",
+                session=session,
+                running=running,
+            )
+        self._stop(session)
+        async with self._conductor.occupy(session, priority=_FIRST):
+            old = self._new_conversation(session)
+        await self._tell_end(entry, "reset", old)
+        await self._tell_command(command, entry)
+        await self._hooks.notify("session:start", _life(entry, "reset"))
+        return running
+
+    async def renew(self, session: str, *, earlier: Collection[str], within: float) -> None:
+        """Begin a new conversation once no turn runs there, unless a command of the old one runs in the background.
+
+        The old transcript is removed where the session's latest run is one of ``earlier``, and stays otherwise. Raises
+        AcquireTimeout where a turn lasts for more than ``within`` seconds.
+        """
+        async with self._conductor.occupy(session, priority=_FIRST, timeout=within):
+            entry = self._sessions.get(session)
+            if entry is None or self.running(session):
+                return
+            old = self._new_conversation(session)
+        await self._tell_end(entry, "reset", old)
+        if old is not None and entry.last_run in earlier:
+            await trio.to_thread.run_sync(_remove, old, self._data_dir / "sessions")
+
+    async def delete(self, key: str) -> str | None:
+        """Forget a session with its conversation; returns the file that was removed.
+
+        A transcript that does not lie where the supervisor keeps them is the agent's own affair and stays.
+        """
+        entry = self._known(key)
+        self._stop(entry.key)
+        async with self._conductor.occupy(entry.key, priority=_FIRST):
+            transcript = self._new_conversation(entry.key)
+            self._sessions.forget(entry.key)
+            self._system_events.forget(entry.key, tuple(EventKind))
+        self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": transcript})
+        await self._tell_end(entry, "deleted", transcript)
+        if transcript is None:
+            return None
+        return await trio.to_thread.run_sync(_remove, transcript, self._data_dir / "sessions")
+
+    async def give_up(self, key: str) -> None:
+        """Forget a session in which nothing runs, but not its transcript, which another session is to use.
+
+        Returns once no worker has the transcript open. Raises PoolError where a worker does not close it.
+        """
+        entry = self._known(key)
+        async with self._conductor.occupy(entry.key, priority=_FIRST):
+            if self._pool.standing(entry.key).worker:
+                profile = await self._shelf.of(entry)
+                async with self._pool.lease(entry.key, profile, spawn=False) as lease:
+                    await lease.request("new_session", {})
+            transcript = self._new_conversation(entry.key)
+            self._sessions.forget(entry.key)
+            self._system_events.forget(entry.key, tuple(EventKind))
+        self._bus.publish(entry.key, Channel.MONITOR, "session_deleted", {"transcript": None})
+        await self._tell_end(entry, "moved", transcript)
+
+    def compact(self, session: str, instructions: str | None) -> None:
+        """Summarise the conversation as soon as the session is free."""
+        self._start_soon(self._compact, session, instructions)
+
+    async def _tell_command(self, command: Literal["new", "reset", "stop"], entry: SessionEntry) -> None:
+        names: dict[str, HookName] = {"new": "command:new", "reset": "command:reset", "stop": "command:stop"}
+        await self._hooks.notify(names[command], CommandGiven(command=command, session=entry.key, source=entry.source))
+
+    async def _tell_end(self, entry: SessionEntry, reason: str, transcript: str | None) -> None:
+        await self._hooks.notify("session:end", _life(entry, reason, transcript))
+
+    def _new_conversation(self, session: str) -> str | None:
+        """Only while nothing runs in the session."""
+        self._pool.tell(ForgetSession(session))
+        self._system_events.forget(session, RESULTS)  # the new conversation knows nothing of them
+        old = self._sessions.drop_transcript(session)
+        self._bus.publish(session, Channel.MONITOR, "session_reset", {"transcript": old})
+        return old
+
+    async def _compact(self, session: str, instructions: str | None) -> None:
+        try:
+            entry = self._known(session)
+            profile = await self._shelf.of(entry)
+            async with self._conductor.occupy(session), self._pool.lease(session, profile, bounded=False) as lease:
+                await lease.request("compact", {} if instructions is None else {"instructions": instructions})
+        except PoolError as exc:
+            self._bus.publish(
+                session,
+                Channel.MONITOR,
+                "error",
+                {"severity": "error", "phase": "model", "message": f"the conversation was not summarised: {exc}"},
+            )
+
+
+def _life(entry: SessionEntry, reason: str, transcript: str | None = None) -> SessionLife:
+    return SessionLife(session=entry.key, agent=entry.agent, role=entry.role, reason=reason, transcript=transcript)
+
+
+def _remove(path: str, ours: Path) -> str | None:
+    """Remove a transcript that a worker has named, if its real path is below ``ours``, and the outputs beside it."""
+    try:
+        real = Path(path).resolve(strict=True)
+        if not real.is_relative_to(ours.resolve()):
+            return None
+        shutil.rmtree(outputs_of(str(real)), ignore_errors=True)  # most conversations have none
+        os.unlink(path)  # noqa: PTH108  # a thread's work, on the string as the worker gave it
+    except (OSError, ValueError):  # it is not there, or cannot be removed: it is not said to be
+        return None
+    return path
+
+
+class CommandDesk:
+    """Carries commands out. Raises PoolError where one fails."""
+
+    def __init__(self, sessions: Sessions, actions: SessionDesk) -> None:
+        self._sessions = sessions
+        self._actions = actions
+
+    async def execute(self, command: Parsed, request: RunRequest) -> str:  # noqa: C901, PLR0911  # one line a command
+        """Do what it says; the answer for whoever gave it."""
+        session = request.session
+        match command:
+            case NewConversation():
+                return await self._new_conversation(session, command)
+            case Stop():
+                ended = await self._actions.stop(session)
+                return f"Stopped: {ended} {'run' if ended == 1 else 'runs'} ended." if ended else "Nothing was running."
+            case Status():
+                return self._actions.describe(session)
+            case Compact():
+                self._actions.compact(session, command.instructions)
+                return "The conversation will be summarised as soon as the session is free."
+            case SetModel():
+                return self._set(session, "model", command.model, "Model")
+            case SetThinking():
+                return self._set(session, "thinking", command.level, "Thinking")
+            case SetQueueMode():
+                return self._set(session, "queue_mode", command.mode, "Messages while the session is busy")
+            case SetVerbose():
+                return self._set(session, "verbose", command.on, "Tool summaries")
+            case SetReasoning():
+                return self._set(session, "reasoning", command.on, "Reasoning")
+            case Reply():
+                return command.text
+            case QueueOnce():
+                raise AssertionError(command)  # a message, not a command: the intake has seen to it
+            case _:
+                assert_never(command)
+
+    async def _new_conversation(self, session: str, command: NewConversation) -> str:
+        running = ", ".join(self._actions.running(session))
+        if running and not command.force:
+            return (
+                f"Nothing is changed: {running} still runs in the background and would end. "
+                f"/{command.command} force begins a new conversation all the same."
+            )
+        await self._actions.reset(session, command.command, force=command.force)
+        ended = f" Ended with it: {running}." if running else ""
+        return f"A new conversation begins; the earlier one is kept.{ended}"
+
+    def _set(self, session: str, name: str, value: object, label: str) -> str:
+        entry = self._sessions.get(session)
+        if entry is not None:
+            setattr(entry, name, value)
+            self._sessions.save(entry)
+        words: dict[object, str] = {None: "as the settings say", True: "on", False: "off"}
+        return f"{label}: {words.get(value, value)}."

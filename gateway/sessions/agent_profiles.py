@@ -1,0 +1,151 @@
+"""Profiles by agent and role, built once: where the agent works, what the gateway adds to its system prompt."""
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from gateway.hook_runner import HookRunner
+from gateway.hooks import AgentBootstrap
+from gateway.sessions.sessions import SessionEntry
+from gateway.settings import GatewayPrompts, build_gateway_prompt
+from profiles import CapabilityProfile, ProfilesSettings, build_profile, has_workspace_per_session, with_soft
+from router.settings import RouterSettings
+from router.workspaces import find_workspace, make_workspace
+
+_MOST = 2_000
+"""Profiles that are kept. There is one for each agent in each role, or for each session where these have workspaces of
+their own; of these the one used longest ago is built again when it is wanted."""
+
+
+class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides how an agent is started: the parts of the settings that are not the gateway's own.
+
+    ``woken``: agents that beat by the clock; ``scheduled``: those that tasks of the settings are for.
+    """
+
+    profiles: ProfilesSettings
+    router: RouterSettings
+    prompts: GatewayPrompts
+    woken: frozenset[str] = frozenset()
+    scheduled: frozenset[str] = frozenset()
+
+
+_Place: TypeAlias = tuple[str, str, str | None]
+"""Agent, role, and the session where it has a profile of its own."""
+
+
+class ProfileShelf:
+    """Builds a profile when it is first wanted; new settings empty the shelf."""
+
+    def __init__(self, parts: AgentParts, hooks: HookRunner, *, data_dir: Path) -> None:
+        self._parts = parts
+        self._hooks = hooks
+        self._data_dir = data_dir
+        self._shelf: OrderedDict[_Place, CapabilityProfile] = OrderedDict()
+        self._checked: set[tuple[str, str]] = set()
+        self._lent: dict[str, CapabilityProfile] = {}
+
+    @property
+    def parts(self) -> AgentParts:
+        """The settings it builds from."""
+        return self._parts
+
+    def reconfigure(self, parts: AgentParts) -> None:
+        """Other settings: every profile is built again."""
+        self._parts = parts
+        self._shelf.clear()
+        self._checked.clear()
+
+    def check(self, agent: str, role: str) -> None:
+        """Raise UsageError for an unknown agent or role."""
+        if (agent, role) not in self._checked:
+            build_profile(self._parts.profiles, agent, role, "/")
+            self._checked.add((agent, role))
+
+    def timeout_of(self, agent: str) -> float:
+        """Seconds that a run of this agent may take; 0 = no limit."""
+        return float(self._parts.profiles.timeout_of(agent) or 0)  # msgspec encodes no subclass of float
+
+    def lend(self, session: str, profile: CapabilityProfile | None) -> None:
+        """Have all who work for the session use this profile; None = that of its agent and role again."""
+        if profile is None:
+            self._lent.pop(session, None)
+        else:
+            self._lent[session] = profile
+
+    def lent(self, session: str) -> CapabilityProfile | None:
+        """What ``lend`` was given."""
+        return self._lent.get(session)
+
+    def at_hand(
+        self, session: str, agent: str, role: str, *, model: str | None = None, thinking: str | None = None
+    ) -> CapabilityProfile | None:
+        """The same as ``get`` without waiting; None for one that is not kept: not wanted yet, or too long ago."""
+        profile = self._lent.get(session) or self._shelf.get(self._place(agent, role, session))
+        return None if profile is None else _of_session(profile, model, thinking)
+
+    def workspace_of(self, agent: str, role: str, session: str) -> str:
+        """Where the agent works in that role, for that session; need not be there yet. Raises UsageError."""
+        return find_workspace(
+            self._parts.router, self._parts.profiles, agent, role, self._data_dir, session=session
+        ).path
+
+    def is_each_sessions_own(self, agent: str) -> bool:
+        """Whether each session of the agent has a profile of its own, since it works in a directory of its own."""
+        return has_workspace_per_session(self._parts.profiles, agent)
+
+    async def get(
+        self,
+        agent: str,
+        role: str,
+        *,
+        model: str | None = None,
+        thinking: str | None = None,
+        session: str | None = None,
+    ) -> CapabilityProfile:
+        """The profile, with a session's own model (``provider/model`` or ``model``) and thinking level.
+
+        ``session``: whose it is to be, which may have been lent another, or have a workspace of its own.
+
+        Raises UsageError for an unknown agent or role, and where the workspace cannot be had.
+        """
+        place = self._place(agent, role, session)
+        profile = self._lent.get(session or "") or self._shelf.get(place) or await self._make(place)
+        if place in self._shelf:
+            self._shelf.move_to_end(place)
+        return _of_session(profile, model, thinking)
+
+    async def of(self, entry: SessionEntry) -> CapabilityProfile:
+        """The same for a session as it is set now."""
+        return await self.get(entry.agent, entry.role, model=entry.model, thinking=entry.thinking, session=entry.key)
+
+    def _place(self, agent: str, role: str, session: str | None) -> _Place:
+        return agent, role, session if self.is_each_sessions_own(agent) else None
+
+    async def _make(self, place: _Place) -> CapabilityProfile:
+        while True:
+            parts = self._parts
+            profile = await self._build(parts, *place)
+            if parts is self._parts:  # they may have changed while hooks were asked
+                self._shelf[place] = profile
+                while len(self._shelf) > _MOST:
+                    self._shelf.popitem(last=False)
+                return profile
+
+    async def _build(self, parts: AgentParts, agent: str, role: str, session: str | None) -> CapabilityProfile:
+        cwd = make_workspace(parts.router, parts.profiles, agent, role, self._data_dir, session=session)
+        conventions = build_gateway_prompt(
+            parts.prompts, is_woken=agent in parts.woken, has_tasks=agent in parts.scheduled
+        )
+        more = await self._hooks.bootstrap(AgentBootstrap(agent=agent, role=role, workspace=cwd))
+        prompt = "\n\n".join(text for text in [conventions, *more.texts] if text)
+        return build_profile(parts.profiles, agent, role, cwd, gateway_prompt=prompt or None, left_out=more.left_out)
+
+
+def _of_session(profile: CapabilityProfile, model: str | None, thinking: str | None) -> CapabilityProfile:
+    if model is None and thinking is None:
+        return profile
+    provider, slash, name = (model or "").partition("/")
+    return with_soft(profile, provider=provider if slash else None, model=name if slash else model, thinking=thinking)

@@ -1,0 +1,67 @@
+"""What was said in a conversation, read from its transcript: the latest messages, without keeping a worker busy."""
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import UsageError
+from wire.entries import STEER_MARK
+from wire.files import open_regular
+from wire.framing import DECODE_ERRORS
+
+_MAX_BYTES = 16 * 1024 * 1024
+"""Of a longer transcript only so much of its end is looked at. Twice the longest prompt; decoded it takes more."""
+_readers = trio.CapacityLimiter(2)
+"""However many ask, only so many transcripts are in memory for it."""
+
+
+class _Line(msgspec.Struct):
+    """A line of a native or a pi transcript, as far as both have it."""
+
+    type: str = ""
+    message: dict[str, Any] | None = None
+
+
+async def read_history(transcript: str, limit: int) -> list[dict[str, Any]]:
+    """The last ``limit`` messages, oldest first, each in the agent's own shape; empty before the first answer.
+
+    What a person sent into a running turn is as the person wrote it, without the mark that the model reads before it.
+
+    Raises UsageError when the file cannot be read.
+    """
+    try:
+        return await trio.to_thread.run_sync(_read, Path(transcript), limit, limiter=_readers)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as exc:
+        raise UsageError(f"the transcript {transcript} cannot be read: {exc}") from exc
+
+
+def _read(path: Path, limit: int) -> list[dict[str, Any]]:
+    messages: deque[dict[str, Any]] = deque(maxlen=limit)
+    decoder = msgspec.json.Decoder(_Line)
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _MAX_BYTES))
+        if size > _MAX_BYTES:
+            file.readline()  # the rest of a line that began before
+        for raw in file:
+            try:
+                line = decoder.decode(raw)
+            except DECODE_ERRORS:
+                continue  # a torn last line; what mends it is the next resume
+            if line.type == "message" and line.message is not None:
+                messages.append(line.message)
+    for message in messages:
+        _unmark(message)
+    return list(messages)
+
+
+def _unmark(message: dict[str, Any]) -> None:
+    match message:
+        case {"origin": "steer", "content": [{"type": "text", "text": str(text)} as block, *_]}:
+            block["text"] = text.removeprefix(STEER_MARK)

@@ -1,0 +1,368 @@
+"""Session table and persistence.
+
+What the gateway remembers of its sessions: who they are, how they are set, where they last spoke; bounded.
+
+The sessions as the gateway keeps them: remembered, written to the store, their state told as events.
+"""
+
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from errors import PoolSaturated, UsageError
+from gateway.events import EventBus
+from gateway.hook_runner import HookRunner
+from gateway.hooks import SessionLife
+from gateway.settings import GatewaySettings, QueueMode
+from pool import Pool
+from pool.stimuli import SessionKnown
+from profiles.settings import ThinkingLevel
+from router.keys import format_session_key, parse_session_key
+from router.source import MessageSource
+from store import Store
+from store.records import SessionRow
+from wire.messages import Channel
+
+
+class SessionStatus(StrEnum):
+    """What a session is doing; not kept over a restart, after which nothing is in its turn."""
+
+    READY = "READY"
+    WORKING = "WORKING"
+    PAUSED = "PAUSED"
+    """In a turn that waits for a person's approval."""
+
+
+class _Memory(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """What of a session is kept as JSON in its row's ``data``. ``gc=False``: nothing in here can point back to it."""
+
+    queue_mode: QueueMode | None = None
+    """The session's own; None = as the settings say. So for the two that follow: None = as the agent's definition."""
+    model: str | None = None
+    thinking: ThinkingLevel | None = None
+    verbose: bool = False
+    """Whether its answers show what the tools do."""
+    reasoning: bool = False
+    """Whether its answers show what the model thinks."""
+    source: MessageSource | None = None
+    """The latest message's: where the session last spoke."""
+    last_run: str | None = None
+    label: str | None = None
+    """A name for people, of this session only."""
+
+
+class SessionEntry(_Memory, kw_only=True, eq=False, gc=False):
+    """One session. Times are Unix times in seconds. Its fields may be changed, but ``transcript`` only by the book.
+
+    ``unknown``: fields of ``data`` that a newer version wrote, kept as they are.
+    """
+
+    key: str
+    agent: str
+    role: str
+    transcript: str | None
+    created_at: float
+    updated_at: float
+    status: SessionStatus = SessionStatus.READY
+    unknown: dict[str, Any] | None = None
+
+    def row(self) -> SessionRow:
+        """As the store keeps it."""
+        known = {name: getattr(self, name) for name in _FIELDS}
+        data = {**(self.unknown or {}), **{name: value for name, value in known.items() if value not in (None, False)}}
+        return SessionRow(
+            key=self.key,
+            agent=self.agent,
+            role=self.role,
+            transcript=self.transcript,
+            created_at=self.created_at,
+            updated_at=self.updated_at,
+            data=msgspec.json.encode(data),
+        )
+
+
+_FIELDS = {field.name: field.type for field in msgspec.structs.fields(_Memory)}
+
+
+def entry_of(row: SessionRow) -> SessionEntry:
+    """The entry of a row. A field that this version cannot read is kept in ``unknown`` and counts as not set.
+
+    Raises msgspec.DecodeError when the row's ``data`` is no JSON object.
+    """
+    data = msgspec.json.decode(row.data, type=dict[str, Any])
+    known = {name: value for name in _FIELDS if (value := _read(name, data)) is not None}
+    unknown = {name: value for name, value in data.items() if name not in known}
+    return SessionEntry(
+        key=row.key,
+        agent=sys.intern(row.agent),  # few names, many sessions
+        role=sys.intern(row.role),
+        transcript=row.transcript,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        unknown=unknown or None,
+        **known,
+    )
+
+
+def _read(name: str, data: dict[str, Any]) -> Any:
+    try:
+        return msgspec.convert(data.get(name), _FIELDS[name])
+    except msgspec.ValidationError:
+        return None  # the value itself stays in ``unknown``
+
+
+class SessionBook:
+    """All sessions by key, the one used longest ago first. No method looks at more than the busy ones.
+
+    The book is full at ``gateway.sessions``: then a new session makes it forget one that is doing nothing, of those
+    without a transcript the one used longest ago, and only where there is none, of those with one.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._most = settings.sessions
+        self._bare: OrderedDict[str, SessionEntry] = OrderedDict()
+        self._told: OrderedDict[str, SessionEntry] = OrderedDict()
+        """Those with a transcript."""
+
+    def __len__(self) -> int:
+        return len(self._bare) + len(self._told)
+
+    def __iter__(self) -> Iterator[SessionEntry]:
+        yield from self._bare.values()
+        yield from self._told.values()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._bare or key in self._told
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """Another limit; it holds from the next new session on."""
+        self._most = settings.sessions
+
+    def get(self, key: str) -> SessionEntry | None:
+        """The session of this key, if it is remembered. Looking is no use of it."""
+        return self._bare.get(key) or self._told.get(key)
+
+    def use(self, key: str, agent: str, role: str, *, wall_now: float) -> tuple[SessionEntry, list[SessionEntry]]:
+        """The session of this key, made if need be, as the one used last; with those that were forgotten for it.
+
+        ``agent`` and ``role`` become the session's. Raises PoolSaturated when the book is full of busy sessions.
+        """
+        entry = self.get(key)
+        forgotten: list[SessionEntry] = []
+        if entry is None:
+            forgotten = self._make_room()
+            entry = SessionEntry(key=key, agent="", role="", transcript=None, created_at=wall_now, updated_at=wall_now)
+            self._bare[key] = entry
+        entry.agent, entry.role, entry.updated_at = sys.intern(agent), sys.intern(role), wall_now
+        self._place(entry).move_to_end(key)
+        return entry, forgotten
+
+    def set_transcript(self, key: str, transcript: str | None) -> SessionEntry | None:
+        """The session's conversation is in this file from now on; None = in none yet. No-op for an unknown session."""
+        entry = self.forget(key)
+        if entry is not None:
+            entry.transcript = transcript
+            self._place(entry)[key] = entry
+        return entry
+
+    def forget(self, key: str) -> SessionEntry | None:
+        """Remove a session; returns what it was."""
+        return self._bare.pop(key, None) or self._told.pop(key, None)
+
+    def load(self, rows: Iterable[SessionRow]) -> list[str]:
+        """Take over what the store held; returns the keys of those whose ``data`` was damaged and is lost.
+
+        No row is left out, whatever the limit is.
+        """
+        damaged: list[str] = []
+        for row in sorted(rows, key=lambda row: row.updated_at):
+            try:
+                entry = entry_of(row)
+            except msgspec.DecodeError:
+                damaged.append(row.key)
+                entry = entry_of(msgspec.structs.replace(row, data=b"{}"))
+            self._place(entry)[row.key] = entry
+        return damaged
+
+    def _place(self, entry: SessionEntry) -> OrderedDict[str, SessionEntry]:
+        return self._bare if entry.transcript is None else self._told
+
+    def _make_room(self) -> list[SessionEntry]:
+        forgotten: list[SessionEntry] = []
+        while len(self) >= self._most:
+            entry = _take_idle(self._bare) or _take_idle(self._told)
+            if entry is None:
+                raise PoolSaturated(
+                    f"{len(self)} sessions are busy, which is the limit (gateway.sessions); try again later",
+                    retry_after=1.0,
+                )
+            forgotten.append(entry)
+        return forgotten
+
+
+def _take_idle(entries: OrderedDict[str, SessionEntry]) -> SessionEntry | None:
+    """Remove the one used longest ago that does nothing; busy ones in its way are in use and go to the end."""
+    for _ in range(len(entries)):
+        key, entry = next(iter(entries.items()))
+        if entry.status is SessionStatus.READY:
+            del entries[key]
+            return entry
+        entries.move_to_end(key)
+    return None
+
+
+class Sessions:
+    """All sessions by key. Every change is written behind; what a run needs is flushed with the run's own steps."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        store: Store,
+        bus: EventBus,
+        pool: Pool,
+        *,
+        hooks: HookRunner,
+        start_soon: Callable[..., None],
+        is_busy: Callable[[str], bool] = lambda _session: False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``is_busy``: whether a run of the session is running or waiting."""
+        self._book = SessionBook(settings)
+        self._is_busy = is_busy
+        self._store = store
+        self._bus = bus
+        self._pool = pool
+        self._hooks = hooks
+        self._start_soon = start_soon
+        self._clock = clock
+
+    def __iter__(self) -> Iterator[SessionEntry]:
+        return iter(self._book)
+
+    def __len__(self) -> int:
+        return len(self._book)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._book
+
+    def load(self, rows: Iterable[SessionRow]) -> list[str]:
+        """Take over what the store held; the pool learns which conversation is in which file.
+
+        Returns the keys of those whose settings were damaged and are lost.
+        """
+        damaged = self._book.load(rows)
+        for entry in self._book:
+            if entry.transcript is not None:
+                self._pool.tell(SessionKnown(entry.key, entry.transcript))
+        return damaged
+
+    def reconfigure(self, settings: GatewaySettings) -> None:
+        """Another limit."""
+        self._book.reconfigure(settings)
+
+    def get(self, key: str) -> SessionEntry | None:
+        """The session of this key, if it is known."""
+        return self._book.get(key)
+
+    def whose(self, text: str, agent: str | None, role: str | None, *, default: str) -> tuple[str, str, str]:
+        """The session that a key means, in its one spelling, with the agent and the role that it is to have.
+
+        Those that are named, else the key's own, else those it has had; a new session has the ``default`` agent.
+        Raises UsageError for an invalid key, and as ``check_agent``.
+        """
+        key = parse_session_key(text)
+        session = format_session_key(key)
+        known = self.get(session)
+        agent = agent or getattr(key, "agent", None) or (known.agent if known else default)
+        self.check_agent(session, agent)
+        return session, agent, role or (known.role if known and known.agent == agent else "default")
+
+    def check_agent(self, key: str, agent: str) -> None:
+        """Raise UsageError where the session has, or is about to have, a conversation with another agent.
+
+        Every door comes through here: an agent that cannot read another's transcript would still write into it.
+        """
+        known = self.get(key)
+        if known is None or known.agent == agent:
+            return
+        if known.transcript is not None or self._pool.knows(key) or self._is_busy(key):
+            raise UsageError(
+                f"session {key} is a conversation with agent {known.agent!r}; to ask {agent!r}, name another session, "
+                f"or begin this one again first (pool sessions reset {key})",
+                session=key,
+            )
+
+    def use(self, key: str, agent: str, role: str, *, source: MessageSource | None, run: str | None) -> SessionEntry:
+        """A message for the session has come (``run``), or a hold: make it known, as this agent's in this role.
+
+        Raises PoolSaturated; UsageError as ``check_agent``.
+        """
+        self.check_agent(key, agent)
+        is_new = key not in self._book
+        entry, forgotten = self._book.use(key, agent, role, wall_now=self._clock())
+        for old in forgotten:
+            self._store.delete_session(old.key)
+        if source is not None:
+            entry.source = source
+        if run is not None:
+            entry.last_run = run
+        self.save(entry)
+        if is_new and self._hooks.has("session:start"):
+            life = SessionLife(session=key, agent=agent, role=role, reason="first message" if run else "held")
+            self._start_soon(self._hooks.notify, "session:start", life)
+        return entry
+
+    def touch(self, key: str) -> None:
+        """A known session has said something by itself: that is activity."""
+        entry = self._book.get(key)
+        if entry is not None:
+            self._book.use(key, entry.agent, entry.role, wall_now=self._clock())
+            self.save(entry)
+
+    def save(self, entry: SessionEntry) -> None:
+        """Write a session whose fields were changed."""
+        self._store.put_session(entry.row())
+
+    def note_move(self, key: str) -> None:
+        """The session has a conversation that somebody has chosen: it is not the one of its latest run."""
+        entry = self._book.get(key)
+        if entry is not None:
+            entry.last_run = None
+            self.save(entry)
+
+    def note_transcript(self, key: str) -> None:
+        """Write down which file the session's conversation is in, where that is news."""
+        transcript = self._pool.transcript_of(key)
+        entry = self._book.get(key)
+        if entry is not None and transcript is not None and entry.transcript != transcript:
+            self._book.set_transcript(key, transcript)
+            self.save(entry)
+
+    def drop_transcript(self, key: str) -> str | None:
+        """The session begins a new conversation; returns the file of the old one."""
+        entry = self._book.get(key)
+        old = entry.transcript if entry is not None else None
+        entry = self._book.set_transcript(key, None)
+        if entry is not None:
+            self.save(entry)
+        return old
+
+    def forget(self, key: str) -> SessionEntry | None:
+        """Remove the session; returns what it was."""
+        entry = self._book.forget(key)
+        if entry is not None:
+            self._store.delete_session(key)
+        return entry
+
+    def set_status(self, key: str, status: SessionStatus, reason: str) -> None:
+        """Tell what the session is doing now, where that has changed."""
+        entry = self._book.get(key)
+        if entry is None or entry.status is status:
+            return
+        was, entry.status = entry.status, status
+        self._bus.publish(key, Channel.MONITOR, "state_changed", {"from": was, "to": status, "reason": reason})

@@ -1,0 +1,260 @@
+"""System events per session.
+
+Background commands by session, on the disk: a kill of the supervisor kills them, and the next one reports it.
+
+What sessions are to be told with their next turn: taken in from the pool and from front ends, kept in the store.
+
+A session's events are one document, so that however much happens while the disk refuses, no more waits for it than the
+sessions have events.
+"""
+
+import math
+import uuid
+from collections.abc import Callable, Collection
+from typing import Any, assert_never
+
+import msgspec
+import trio
+
+from gateway.events import EventBus
+from heartbeat.system_events import EventKind, EventLimits, QueueFigures, SystemEvent, SystemEventQueue
+from pool.tickets import ExecEnded, ExecLost, ExecNews, ExecRunning
+from store import Store
+from store.store import StoredDocuments
+from wire.framing import DECODE_ERRORS
+from wire.messages import Background, Channel
+
+_RUNNING_KIND = "exec_running"
+_encode = msgspec.json.Encoder().encode
+_decode_running = msgspec.json.Decoder(Background).decode
+
+
+class RunningCommands:
+    """One document for each session with background commands. Only ``left`` waits for the disk."""
+
+    def __init__(self, documents: StoredDocuments) -> None:
+        self._documents = documents
+        self._of_worker: dict[str, tuple[str, Background]] = {}
+
+    async def left(self) -> dict[str, Background]:
+        """The commands that ran when the last supervisor was killed, by session. Raises StoreUnusable."""
+        return {session: _read(body) for session, body in (await self._documents.load(_RUNNING_KIND)).items()}
+
+    def drop(self, session: str) -> None:
+        """Remove a session's entry of ``left`` after it was reported."""
+        self._documents.put(_RUNNING_KIND, session, None)
+
+    def note(self, worker: str, session: str | None, commands: Background) -> None:
+        """The commands on a worker now, and their session (None: the conversation is over)."""
+        was = self._of_worker.pop(worker, None)
+        if session is not None and commands.running:
+            self._of_worker[worker] = session, commands
+            self._documents.put(_RUNNING_KIND, session, _encode(commands))
+        if was is not None and (was[0] != session or not commands.running):
+            self._documents.put(_RUNNING_KIND, was[0], None)
+
+    def note_end(self, worker: str, name: str) -> None:
+        """Remove a command whose end is reported now, so that it is not reported as killed later."""
+        session, commands = self._of_worker.get(worker, (None, Background()))
+        if session is not None and (name in commands.names or not commands.names):
+            names = [other for other in commands.names if other != name]
+            self.note(worker, session, Background(commands.running - 1, names))
+
+    def of(self, session: str) -> Background:
+        """The session's commands now."""
+        return next((commands for key, commands in self._of_worker.values() if key == session), Background())
+
+    def forget(self, session: str) -> None:
+        """The session's conversation is over; its commands are no longer reported."""
+        for worker in [worker for worker, (key, _) in self._of_worker.items() if key == session]:
+            self.note(worker, None, Background())
+
+
+def _read(body: bytes) -> Background:
+    try:
+        return _decode_running(body)
+    except DECODE_ERRORS:
+        return Background(1)  # how many they were is not known
+
+
+_KIND = "system_events"
+_KILLED = "the supervisor was killed, and its workers with it"
+_GC_INTERVAL = 30.0
+_MAX_ID = 256
+_MAX_SUMMARY = 2_000
+_PREVIEW = 200
+_decode = msgspec.json.Decoder(list[SystemEvent]).decode
+
+
+class SystemEvents:
+    """One for all sessions. That an event is queued is told as a monitor event ``system_event``, once it is durable."""
+
+    def __init__(
+        self, store: Store, bus: EventBus, *, clock: Callable[[], float], limits: EventLimits | None = None
+    ) -> None:
+        """``clock`` gives Unix time in seconds."""
+        self._queue = SystemEventQueue(lambda: uuid.uuid4().hex, limits)
+        self._documents = StoredDocuments(store)
+        self._running = RunningCommands(self._documents)
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._arrived = trio.Event()
+        self._claimed: dict[str, set[str]] = {}
+        """Events that a turn is telling, by session."""
+        self._listener: Callable[[SystemEvent], None] | None = None
+
+    def on_queued(self, listener: Callable[[SystemEvent], None]) -> None:
+        """Have one listener told of every event that is queued from now on; it must not block or raise."""
+        self._listener = listener
+
+    async def load(self) -> None:
+        """Take over what an earlier life has left. Raises StoreUnusable."""
+        events: list[SystemEvent] = []
+        for session, body in (await self._documents.load(_KIND)).items():
+            try:
+                events += _decode(body)
+            except DECODE_ERRORS as exc:
+                self._documents.put(_KIND, session, None)
+                message = f"what the session was to be told could not be read and is lost: {exc}"
+                self._tell(session, "error", {"severity": "error", "phase": "system", "message": message})
+        self._queue.restore(events, now=trio.current_time(), wall_now=self._clock())
+        self._keep()
+        for session, commands in (await self._running.left()).items():
+            with self._store.together():
+                self._note_loss(ExecLost(worker=None, session=session, commands=commands, reason=_KILLED))
+                self._running.drop(session)
+
+    async def run(self) -> None:
+        """Drop events when they are too old, until cancelled; sleeps while there are none."""
+        while True:
+            self._arrived = trio.Event()
+            due = self._queue.next_expiry()
+            with trio.move_on_at(math.inf if due is None else max(due, trio.current_time() + _GC_INTERVAL)):
+                await self._arrived.wait()
+            self._queue.gc(trio.current_time())
+            self._keep()
+
+    # --- in -----------------------------------------------------------------------------------------------------------
+
+    def inject(self, session: str, text: str, *, kind: EventKind, context: str | None = None) -> SystemEvent | None:
+        """Queue an event; None where it tells nothing (``SystemEventQueue.inject``). See ``kept``."""
+        now, wall_now = trio.current_time(), self._clock()
+        event = self._queue.inject(session, text, kind=kind, now=now, wall_now=wall_now, context=context)
+        with self._store.together():
+            self._keep()
+            if event is not None:
+                facts = {"id": event.id, "kind": kind, "text": event.text[:_PREVIEW], "context": context}
+                self._tell(session, "system_event", facts)
+        if event is not None and self._listener is not None:
+            self._listener(event)
+        return event
+
+    async def kept(self) -> None:
+        """Wait until everything so far is durable, or the disk refuses."""
+        await self._store.flush()
+
+    def note(self, news: ExecNews) -> None:
+        """Take news of background commands from the pool: which run, and their ends."""
+        with self._store.together():
+            match news:
+                case ExecEnded():
+                    self._note_end(news)
+                case ExecLost():
+                    self._note_loss(news)
+                case ExecRunning():
+                    self._running.note(news.worker, news.session, news.commands)
+                case _:
+                    assert_never(news)
+
+    def _note_end(self, news: ExecEnded) -> None:
+        ended = news.exit
+        self._running.note_end(news.worker, ended.session_id)
+        name = ended.session_id[:_MAX_ID]
+        summary = ended.summary[:_MAX_SUMMARY].strip() or f"Exec ended ({name})"
+        facts = {
+            "session_id": name,
+            "summary": summary,
+            "worker": news.worker,
+            "exit_code": ended.exit_code,
+            "signal": ended.signal and ended.signal[:_MAX_ID],
+            "timed_out": ended.timed_out or None,
+        }
+        if news.session is not None:
+            self.inject(news.session, summary, kind=EventKind.EXEC, context=f"exec:{name}:exit")
+        self._tell(news.session or "", "exec_exit", facts)
+
+    def _note_loss(self, news: ExecLost) -> None:
+        count, names = news.commands.running, news.commands.names
+        what = ", ".join(names) or _counted(count)
+        text = f"Exec failed ({what}) :: ended with what it ran on: {news.reason}"[:_MAX_SUMMARY]
+        self.inject(news.session, text, kind=EventKind.EXEC, context="exec:lost")
+        facts = {"worker": news.worker, "commands": count, "names": names or None, "reason": news.reason}
+        self._tell(news.session, "exec_lost", facts)
+
+    def running(self, session: str) -> list[str]:
+        """The session's background commands: their ids, or how many there are."""
+        commands = self._running.of(session)
+        return commands.names or ([_counted(commands.running)] if commands.running else [])
+
+    # --- looking, and out ---------------------------------------------------------------------------------------------
+
+    def peek(self, session: str) -> list[SystemEvent]:
+        """What the session is to be told, the oldest first."""
+        return self._queue.peek(session, trio.current_time())
+
+    def untold(self, session: str) -> list[SystemEvent]:
+        """Those of them that no turn is telling."""
+        claimed = self._claimed.get(session, ())
+        return [event for event in self.peek(session) if event.id not in claimed]
+
+    def waiting(self) -> list[str]:
+        """The sessions that are to be told something."""
+        return self._queue.sessions()
+
+    def claim(self, session: str, ids: Collection[str]) -> None:
+        """A turn tells these, and no other one is to, until they are released or acknowledged; in this life only."""
+        if ids:
+            self._claimed.setdefault(session, set()).update(ids)
+            self._queue.note_shown(session, ids)
+
+    def release(self, session: str, ids: Collection[str]) -> None:
+        """The turn is over: what of these is still there is the next one's. Unknown ids are fine."""
+        claimed = self._claimed.get(session)
+        if claimed is not None:
+            claimed.difference_update(ids)
+            if not claimed:
+                del self._claimed[session]
+
+    def acknowledge(self, session: str, ids: Collection[str]) -> None:
+        """The session has been told these: they are gone. Unknown ids are fine. See ``kept``."""
+        self._queue.consume(session, ids)
+        self.release(session, ids)
+        self._keep()
+
+    def forget(self, session: str, kinds: Collection[EventKind]) -> None:
+        """The session is not to be told of these kinds any more."""
+        if EventKind.EXEC in kinds:
+            self._running.forget(session)
+        self._queue.forget(session, kinds)
+        self._keep()
+
+    def figures(self) -> QueueFigures:
+        """Figures of this moment."""
+        return self._queue.figures()
+
+    # --- keeping ------------------------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        for session, events in self._queue.take_changed().items():
+            self._documents.put(_KIND, session, _encode(events) if events else None)
+            self._arrived.set()
+
+    def _tell(self, session: str, type_: str, facts: dict[str, Any]) -> None:
+        """Readers see it once it is durable, and with it what was kept before."""
+        data = {name: value for name, value in facts.items() if value is not None}
+        self._bus.publish(session, Channel.MONITOR, type_, data, durable=True)
+
+
+def _counted(commands: int) -> str:
+    return "a background command" if commands == 1 else f"{commands} background commands"

@@ -1,0 +1,1 @@
+"""The turns of a session: scheduling, the turn itself, its reply, approvals, client tools."""

@@ -1,0 +1,77 @@
+"""Tools that the sender of a message carries out itself: their definitions, the results it brings back. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from errors import UsageError
+from wire.messages import AnswerOptions
+
+MOST_TOOLS = 128
+MOST_RESULTS = 256
+_TOOLS_BYTES = 512 * 1024
+_RESULTS_BYTES = 4 * 1024 * 1024
+_ANSWER_BYTES = 512 * 1024
+_MOST_STOPS = 4
+
+Calls = list[dict[str, Any]]
+
+
+class ClientTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the model is told of a tool; ``parameters`` is the JSON schema of its input."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    description: str = ""
+    parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
+
+
+class ToolResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What came of a call, by the call's id."""
+
+    tool_use_id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+    content: Any
+    is_error: bool = False
+
+
+def check_client_tools(tools: Sequence[ClientTool], results: Sequence[ToolResult]) -> None:
+    """Raise UsageError for two of one name, and for more than anybody should send with every message."""
+    _check("client_tools", "tool", (tool.name for tool in tools))
+    _check("tool_results", "result of the call", (result.tool_use_id for result in results))
+    for name, value, limit in (("client_tools", tools, _TOOLS_BYTES), ("tool_results", results, _RESULTS_BYTES)):
+        size = len(msgspec.json.encode(value)) if value else 0
+        if size > limit:
+            raise UsageError(f"{name}: {size:,} bytes, more than {limit:,}")
+
+
+def check_answer(wanted: AnswerOptions | None, tools: Sequence[ClientTool]) -> None:
+    """Raise UsageError for options that are too large, or require a tool that is not among ``tools``."""
+    if wanted is None:
+        return
+    size = len(msgspec.json.encode(wanted))
+    if size > _ANSWER_BYTES:
+        raise UsageError(f"answer: {size:,} bytes, more than {_ANSWER_BYTES:,}")
+    if len(wanted.stop) > _MOST_STOPS or not all(wanted.stop):
+        raise UsageError(f"answer.stop: at most {_MOST_STOPS} texts, none of them empty")
+    for name in wanted.must_call:
+        if name not in {tool.name for tool in tools}:
+            raise UsageError(f"answer.must_call: there is no {name[:100]!r} among client_tools")
+
+
+def _check(field: str, what: str, names: Iterable[str]) -> None:
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise UsageError(f"{field}: there are two of the {what} {name!r}")
+        seen.add(name)
+
+
+def bounded_calls(calls: Calls, limit: int) -> Calls:
+    """As many of the calls, the first ones, as fit into ``limit`` bytes of JSON."""
+    kept: Calls = []
+    for call in calls:
+        limit -= len(msgspec.json.encode(call))
+        if limit < 0:
+            break
+        kept.append(call)
+    return kept

@@ -1,0 +1,336 @@
+"""Reply shaping and tool summaries. Pure.
+
+What a run's tools did, as far as its reply cares: a line each, the last failure, texts that a tool has delivered.
+
+What of a turn is shown, and in which form: the gateway's manners between an agent's events and a channel.
+
+``ReplyShaper`` takes what one run says and does, in order, and says what is to be delivered: parts of the answer while
+it comes into being, where somebody wants parts, and the reply at its end. It touches nothing; files are looked at by
+the ``check`` that ``finished`` is given. The stream of text pieces goes past it.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gateway.turns.reply_filters import Media, extract_media, is_silent
+from wire.messages import ToolCallView
+
+MESSAGING_TOOLS = frozenset({"message", "send_message", "reply"})
+"""Tools that deliver a text themselves; the agent should not be heard twice."""
+
+_MOST_NOTES = 50
+_LONGEST_NOTE = 160
+_LONGEST_ERROR = 200
+_MOST_FAILED_CALLS = 64
+_FAILED: Mapping[str, str] = {
+    "FAILED": "no reason was given",
+    "DENIED": "it was not allowed",
+    "SEALED": "it was interrupted",
+}
+"""States in which a call may end without an error of its own, in words."""
+_NO_ADDRESS = frozenset({"text", "message", "content", "action"})
+
+
+class ToolNotes:
+    """Fed with the end of every tool call of a run.
+
+    Attributes:
+        failure: a short text that a tool failed, while it is true: the same tool has not succeeded since; else empty.
+        has_spoken: whether a messaging tool has delivered a text, in this conversation as far as is known.
+    """
+
+    def __init__(self) -> None:
+        self.failure = ""
+        self.has_spoken = False
+        self._failed_tool: str | None = None
+        self._failed_calls: dict[str, None] = {}
+        """Ids of calls whose failure was told and whose end was not; the latest last."""
+        self._notes: list[str] = []
+        self._left_out = 0
+
+    def ended(self, call: ToolCallView, error: str | None, *, keep_note: bool) -> str | None:
+        """A call has ended; returns the text that it has delivered to a person, where it did and the event tells it.
+
+        A failed call may be told twice, as an error and as an end; the second time adds nothing.
+        """
+        name = call.name or "a tool"
+        if error is None and call.id in self._failed_calls:
+            del self._failed_calls[call.id]
+            return None
+        if error is not None:
+            self._expect_end(call.id)
+        else:
+            error = _FAILED.get(call.state)
+        self._judge(name, error)
+        if keep_note:
+            self._note(_note_of(call, name, error))
+        if error is not None or name not in MESSAGING_TOOLS:
+            return None
+        self.has_spoken = self.has_spoken or not _goes_elsewhere(call)
+        return _delivered(call)
+
+    def take(self) -> list[str]:
+        """The lines so far, which are not told again; at the end how many more there were."""
+        notes, left_out = self._notes, self._left_out
+        self._notes, self._left_out = [], 0
+        text = "\n".join([*notes, f"[and {left_out} more tool calls]"] if left_out else notes)
+        return [text] if text else []
+
+    def _expect_end(self, call_id: str) -> None:
+        self._failed_calls[call_id] = None
+        if len(self._failed_calls) > _MOST_FAILED_CALLS:
+            del self._failed_calls[next(iter(self._failed_calls))]
+
+    def _judge(self, name: str, error: str | None) -> None:
+        if error is not None:
+            self._failed_tool, self.failure = name, f"{name} failed: {_line(error, _LONGEST_ERROR)}"
+        elif self._failed_tool == name:
+            self._failed_tool, self.failure = None, ""
+
+    def _note(self, note: str) -> None:
+        if len(self._notes) < _MOST_NOTES:
+            self._notes.append(note)
+        else:
+            self._left_out += 1
+
+
+def _note_of(call: ToolCallView, name: str, error: str | None) -> str:
+    took = "" if call.duration_ms is None else f" ({call.duration_ms / 1000:.1f} s)"
+    what = f"{name} {call.input_preview}".strip()
+    return _line(f"[{what}]{took}" if error is None else f"[{what}]{took} failed: {error}", _LONGEST_NOTE)
+
+
+def _line(text: str, most: int) -> str:
+    """One line of at most ``most`` characters."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _goes_elsewhere(call: ToolCallView) -> bool:
+    """Whether the call's input names an address; False for an input that was cut off."""
+    try:
+        given = msgspec.json.decode(call.input_preview)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(given, dict) and not given.keys() <= _NO_ADDRESS
+
+
+def _delivered(call: ToolCallView) -> str | None:
+    """The text in the call's input, where it can only have gone to this conversation.
+
+    A preview that was cut off tells none, nor does an input that says more, such as to whom: better to be heard twice
+    than not at all.
+    """
+    try:
+        given = msgspec.json.decode(call.input_preview)
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(given, dict) or not given.keys() <= _NO_ADDRESS:
+        return None
+    texts = (given.get(name) for name in ("text", "message", "content"))
+    return next((text for text in texts if isinstance(text, str)), None)
+
+
+_LONGEST_REASONING = 20_000
+_LARGEST_PART = 256 * 1024
+"""Characters; a longer stretch of text is delivered in several parts."""
+_MOST_SENT = 50
+
+
+class Blocks(StrEnum):
+    """Whether a channel wants answers in parts, each as soon as it is complete."""
+
+    OFF = "off"
+    TEXT_END = "text_end"
+    """Whenever a stretch of text ends: at a thought, a tool call, the end of the run."""
+    MESSAGE_END = "message_end"
+    """Whenever a message of the model ends: at its tool calls, or at the end of the run."""
+
+
+class ReplyStyle(msgspec.Struct, frozen=True, kw_only=True):
+    """How an answer is wanted."""
+
+    verbose: bool = False
+    """Say in a line each what the tools did."""
+    reasoning: bool = False
+    """Show what the model thought."""
+    blocks: Blocks = Blocks.OFF
+
+
+class PartKind(StrEnum):
+    """What a part of an answer is made of."""
+
+    TEXT = "text"
+    REASONING = "reasoning"
+    TOOL = "tool"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of the answer to be delivered now. Its text may hold ``MEDIA:`` lines, see ``finished``."""
+
+    text: str
+    kind: PartKind = PartKind.TEXT
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be delivered. ``silent``: nothing is, and that is as it should be."""
+
+    text: str = ""
+    media: tuple[Media, ...] = ()
+    silent: bool = False
+
+
+class Answer(NamedTuple):
+    """The end of an answer. Both are one where no part was delivered."""
+
+    rest: Reply
+    """For the run that leads the turn: it was given the parts."""
+    whole: Reply
+    """For those that were merged or steered into it."""
+
+    def told_to(self, *, leads: bool) -> Reply:
+        """What is for one of the turn's runs."""
+        return self.rest if leads else self.whole
+
+
+class ReplyShaper:
+    """The reply of one run while it comes into being: tell it everything that it wants, then ``finish`` it once."""
+
+    def __init__(self, style: ReplyStyle) -> None:
+        self._style = style
+        self._tools = ToolNotes()
+        self._pending: list[str] = []
+        """The text that was not yet delivered, and its length."""
+        self._pending_size = 0
+        self._reasoning = ""
+        self._sent: dict[str, None] = {}
+        """What messaging tools have sent, white space evened out, the latest last."""
+        self._last_part = ""
+        """The latest part of text that was delivered, white space evened out."""
+        self._handlers: dict[str, Callable[[Any], list[Part]]] = {
+            "tool:start": lambda _data: self._message_ends(),
+            "tool:end": lambda data: self._tool_ended(data["call"], error=None),
+            "tool:error": lambda data: self._tool_ended(data["call"], error=data.get("error") or "it failed"),
+            "compaction:end": self._compacted,
+        }
+
+    @property
+    def wants_text(self) -> bool:
+        """Whether it is to be told the text: only parts are made of it."""
+        return self._style.blocks is not Blocks.OFF
+
+    @property
+    def wants_thoughts(self) -> bool:
+        """Whether it is to be told what the model thinks."""
+        return self._style.reasoning or self.wants_text
+
+    def text(self, piece: str) -> list[Part]:
+        """Take a piece of text, as the model said it."""
+        parts = self._reasoning_as_part()
+        self._pending.append(piece)
+        self._pending_size += len(piece)
+        return parts if self._pending_size < _LARGEST_PART else [*parts, *self._text_ends()]
+
+    def thought(self, piece: str) -> list[Part]:
+        """Take a piece of what the model thinks."""
+        parts = self._text_ends() if self._style.blocks is Blocks.TEXT_END else []
+        if self._style.reasoning and len(self._reasoning) < _LONGEST_REASONING:
+            self._reasoning += piece[: _LONGEST_REASONING - len(self._reasoning)]
+        return parts
+
+    def event(self, type_: str, data: Mapping[str, Any]) -> list[Part]:
+        """Take an event as it is published. Types that say nothing about the reply are passed over."""
+        handler = self._handlers.get(type_)
+        return handler(data) if handler else []
+
+    def finish(self, final_text: str) -> Answer:
+        """The run has ended with this text (``done``). Its files are not looked at yet, see ``finished``."""
+        left = self._take_pending()
+        notes = [self._reasoning_text(), *self._tools.take()]
+        whole = self._reply(final_text, notes, is_all=True)
+        if not self._last_part:
+            return Answer(whole, whole)
+        if not left.strip():
+            left = "" if evened_out(final_text).endswith(self._last_part) else final_text
+        return Answer(self._reply(left, notes, is_all=False), whole)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _reply(self, text: str, notes: list[str], *, is_all: bool) -> Reply:
+        """``is_all``: nothing was delivered before it. A failed tool is reported only where there is no other text."""
+        failure = self._tools.failure if is_all and not self._tools.has_spoken else ""
+        if is_silent(text):
+            return Reply(text=failure, silent=not failure)
+        parts = [*notes, "" if evened_out(text) in self._sent else text]
+        if not text.strip():
+            parts.append(failure)
+        shown = "\n\n".join(part for part in parts if part.strip())
+        return Reply(text=shown, silent=not shown)
+
+    def _take_pending(self) -> str:
+        text = "".join(self._pending)
+        self._pending.clear()
+        self._pending_size = 0
+        return text
+
+    def _message_ends(self) -> list[Part]:
+        return [*self._reasoning_as_part(), *self._text_ends()]
+
+    def _text_ends(self) -> list[Part]:
+        text = self._take_pending().strip()
+        if not text or is_silent(text):
+            return []
+        self._last_part = evened_out(text)
+        return [Part(text)]
+
+    def _tool_ended(self, call: object, *, error: str | None) -> list[Part]:
+        sent = self._tools.ended(msgspec.convert(call, ToolCallView), error, keep_note=self._style.verbose)
+        if sent is not None:
+            self._note_sent(sent)
+        if self._style.blocks is Blocks.OFF:
+            return []
+        return [Part(note, PartKind.TOOL) for note in self._tools.take()]
+
+    def _note_sent(self, text: str) -> None:
+        """A messaging tool has delivered this text here: it need not be delivered again as the final one."""
+        text = evened_out(text)
+        if not text:
+            return
+        self._sent.pop(text, None)
+        self._sent[text] = None
+        if len(self._sent) > _MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+
+    def _reasoning_as_part(self) -> list[Part]:
+        if self._style.blocks is Blocks.OFF or not self._reasoning.strip():
+            return []
+        text, self._reasoning = self._reasoning_text(), ""
+        return [Part(text, PartKind.REASONING)]
+
+    def _reasoning_text(self) -> str:
+        return f"Reasoning:\n{self._reasoning.strip()}" if self._reasoning.strip() else ""
+
+    def _compacted(self, data: Mapping[str, Any]) -> list[Part]:
+        """After a compaction for want of room the model is asked again: what it said before is not its answer."""
+        if data.get("reason") == "overflow" and not (data.get("aborted") or data.get("error")):
+            has_spoken, self._tools = self._tools.has_spoken, ToolNotes()
+            self._tools.has_spoken = has_spoken
+            self._take_pending()
+            self._reasoning = ""
+        return []
+
+
+def finished(reply: Reply, check: Callable[[str], Media | None]) -> Reply:
+    """The reply with its files beside the text. ``check`` looks at files (see ``check_media``): call it in a thread."""
+    text, media = extract_media(reply.text, check)
+    if media and is_silent(text):
+        text = ""
+    return Reply(text=text, media=tuple(media), silent=reply.silent)
+
+
+def evened_out(text: str) -> str:
+    """The text without differences that nobody sees."""
+    return " ".join(text.split())

@@ -1,0 +1,116 @@
+"""The errors a request can end with: what failed, what to do, and the pool's figures at that moment."""
+
+from collections.abc import Sequence
+
+from errors import (
+    AcquireTimeout,
+    NestedSaturated,
+    NoWorker,
+    PoolClosed,
+    PoolError,
+    PoolSaturated,
+    ProfileBroken,
+    ResumeFailed,
+)
+from pool.records import Kind, Session
+from pool.snapshot import Figures
+from pool.waiting_list import Waiter
+
+_NAMED = 5
+"""Sessions that an error names; its details have them all."""
+
+
+def saturated(figures: Figures, why: str, retry_after: float, pins: Sequence[str] = ()) -> PoolSaturated:
+    """No worker, and no place to wait for one; ``pins``: sessions whose workers only background commands keep."""
+    return PoolSaturated(
+        f"{why}; try again in {retry_after:.1f} s ({figures}){_pinned(pins)}",
+        retry_after=retry_after,
+        figures=_plain(figures),
+        pinned=list(pins),
+    )
+
+
+def no_room(figures: Figures, kind: Kind, retry_after: float) -> PoolSaturated:
+    """The room that a request was to take is gone, or its worker did not start."""
+    last = kind.budget.last_error
+    why = f"its worker did not start: {last}" if last else "the pool has no room left for another worker"
+    return saturated(figures, why, retry_after)
+
+
+def none_started(figures: Figures, session: str) -> NoWorker:
+    """There is room for another worker, and the request may start none."""
+    return NoWorker(
+        f"no worker that runs now fits session {session!r}, and the request may start none, although there is room "
+        f"(spawn = false); ask with spawn = true ({figures})",
+        session=session,
+        figures=_plain(figures),
+    )
+
+
+def nested_saturated(figures: Figures, pins: Sequence[str]) -> NestedSaturated:
+    """A nested run must not wait for what its own ancestor may hold."""
+    return NestedSaturated(
+        f"every worker is in use, and a nested run does not wait for its ancestors ({figures}){_pinned(pins)}",
+        figures=_plain(figures),
+        pinned=list(pins),
+    )
+
+
+def timed_out(figures: Figures, waiter: Waiter, pins: Sequence[str]) -> AcquireTimeout:
+    """The deadline passed."""
+    waited = waiter.deadline - waiter.enqueued_at
+    return AcquireTimeout(
+        f"no worker for session {waiter.session.key!r} within {waited:.1f} s ({figures}){_pinned(pins)}",
+        session=waiter.session.key,
+        figures=_plain(figures),
+        pinned=list(pins),
+    )
+
+
+def closed(figures: Figures, mode: str) -> PoolClosed:
+    """The pool takes nothing new."""
+    return PoolClosed(f"the pool is {mode} and takes no new work ({figures})", figures=_plain(figures))
+
+
+def broken(figures: Figures, kind: Kind, now: float) -> ProfileBroken:
+    """The profile's breaker is open."""
+    retry_after = max(0.0, kind.budget.opened_until - now)
+    return _broken(figures, kind, f"next trial in {retry_after:.1f} s", retry_after)
+
+
+def no_trial(figures: Figures, kind: Kind) -> ProfileBroken:
+    """The profile's breaker is half-open, and there is no room for a trial."""
+    return _broken(figures, kind, "a trial needs room, and stops no other worker for it", None)
+
+
+def _broken(figures: Figures, kind: Kind, then: str, retry_after: float | None) -> ProfileBroken:
+    last = kind.budget.last_error
+    return ProfileBroken(
+        f"workers of profile {kind.profile.agent}/{kind.profile.role} ({kind.profile.short}) fail to start; "
+        f"{then}; last failure: {last} ({figures})",
+        retry_after=retry_after,
+        stderr_tail=last.stderr_tail if last else None,
+        profile=kind.profile.short,
+        figures=_plain(figures),
+    )
+
+
+def resume_failed(session: Session, cause: PoolError) -> ResumeFailed:
+    """The session's transcript could not be taken up again, twice."""
+    return ResumeFailed(
+        f"the transcript of session {session.key!r} could not be resumed ({cause}); reset the session to go on",
+        session=session.key,
+        transcript=session.transcript,
+        stderr_tail=cause.stderr_tail,
+    )
+
+
+def _pinned(sessions: Sequence[str]) -> str:
+    if not sessions:
+        return ""
+    named, more = ", ".join(sessions[:_NAMED]), len(sessions) - _NAMED
+    return f"; background commands keep workers for {named}" + (f" and {more} more sessions" if more > 0 else "")
+
+
+def _plain(figures: Figures) -> dict[str, int]:
+    return {name: getattr(figures, name) for name in figures.__struct_fields__}

@@ -1,0 +1,98 @@
+"""The states of workers, sessions and waiters, and the moves between them that are legal; any other move raises."""
+
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+from typing import TypeVar
+
+S = TypeVar("S", bound=Enum)
+
+
+class IllegalMoveError(RuntimeError):
+    """The machine tried a move that its table does not have: a bug of ours, never a caller's fault."""
+
+
+class WorkerState(StrEnum):
+    """Where a worker process is in its life."""
+
+    STARTING = "starting"
+    """Spawned, not yet ready."""
+    IDLE = "idle"
+    """Available: bound to nobody, or to a quiescent session."""
+    LEASED = "leased"
+    """Being prepared for a session, or bound to one that is not quiescent."""
+    STOPPING = "stopping"
+    """Told to stop, not yet reaped; still counts against ``max``."""
+    DEAD = "dead"
+
+
+class SessionState(StrEnum):
+    """Whether a conversation is in a process."""
+
+    ACTIVE = "active"
+    """Bound to a worker (or being put into it)."""
+    PARKING = "parking"
+    """Given up, but its old process may still have the transcript open: nobody else may open it."""
+    PARKED = "parked"
+    """In no process."""
+
+
+class WaiterState(StrEnum):
+    """Where a request is on its way to a worker."""
+
+    NEW = "new"
+    QUEUED = "queued"
+    """In its profile's line, for its session: takes whatever fits first."""
+    BLOCKED = "blocked"
+    """Its session stands in the way: bound elsewhere, parking, or another request of it is queued already."""
+    PREPARING = "preparing"
+    """Its session has a worker that is being reset or reconciled."""
+    DONE = "done"
+    """Granted, rejected or cancelled."""
+
+
+class Mode(StrEnum):
+    """What the pool as a whole does."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    CLOSED = "closed"
+
+
+WORKER_MOVES: Mapping[WorkerState, frozenset[WorkerState]] = {
+    WorkerState.STARTING: frozenset({WorkerState.IDLE, WorkerState.STOPPING, WorkerState.DEAD}),
+    WorkerState.IDLE: frozenset({WorkerState.LEASED, WorkerState.STOPPING, WorkerState.DEAD}),
+    WorkerState.LEASED: frozenset({WorkerState.IDLE, WorkerState.STOPPING, WorkerState.DEAD}),
+    WorkerState.STOPPING: frozenset({WorkerState.DEAD}),
+    WorkerState.DEAD: frozenset(),
+}
+
+SESSION_MOVES: Mapping[SessionState, frozenset[SessionState]] = {
+    SessionState.PARKED: frozenset({SessionState.ACTIVE}),
+    SessionState.ACTIVE: frozenset({SessionState.PARKING}),
+    SessionState.PARKING: frozenset({SessionState.PARKED}),
+}
+
+WAITER_MOVES: Mapping[WaiterState, frozenset[WaiterState]] = {
+    WaiterState.NEW: frozenset(
+        {WaiterState.QUEUED, WaiterState.BLOCKED, WaiterState.PREPARING, WaiterState.DONE},
+    ),
+    WaiterState.QUEUED: frozenset({WaiterState.BLOCKED, WaiterState.PREPARING, WaiterState.DONE}),
+    WaiterState.BLOCKED: frozenset({WaiterState.QUEUED, WaiterState.PREPARING, WaiterState.DONE}),
+    WaiterState.PREPARING: frozenset({WaiterState.BLOCKED, WaiterState.DONE}),
+    WaiterState.DONE: frozenset(),
+}
+
+MODE_MOVES: Mapping[Mode, frozenset[Mode]] = {
+    Mode.RUNNING: frozenset({Mode.PAUSED, Mode.DRAINING, Mode.CLOSED}),
+    Mode.PAUSED: frozenset({Mode.RUNNING, Mode.DRAINING, Mode.CLOSED}),
+    Mode.DRAINING: frozenset({Mode.RUNNING, Mode.CLOSED}),
+    Mode.CLOSED: frozenset(),
+}
+
+
+def checked(moves: Mapping[S, frozenset[S]], old: S, new: S) -> S:
+    """Return ``new`` if ``moves`` has the step from ``old`` to it; raises IllegalMoveError otherwise."""
+    if new not in moves[old]:
+        raise IllegalMoveError(f"{type(old).__name__} has no move from {old.value} to {new.value}")
+    return new

@@ -1,0 +1,277 @@
+"""One worker's life: start, wait until ready, watch its health, end it when told or when it ends by itself."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, assert_never
+
+import trio
+
+from errors import PoolError, ProtocolViolation, RequestTimeout, WorkerExited, WorkerStalled, WorkerStartFailed
+from pool.budget import TokenBucket
+from pool.health import Health, Observation, Verdict
+from pool.lease import Lease
+from pool.settings import PoolSettings
+from pool.stimuli import Background, FailureKind, Stimulus, StopReason, TurnStalled, WorkerFailed
+from pool.tickets import Conversation
+from pool.worker import PoolWorker, ProcessFacts, WorkerLauncher
+from profiles import CapabilityProfile
+from wire.messages import Background as BackgroundTold
+from wire.messages import ExecExit
+
+
+class OnExec(NamedTuple):
+    """Told the worker, its conversation, and which of that one's commands run, or which has ended."""
+
+    running: Callable[[str, Conversation | None, BackgroundTold], None]
+    ended: Callable[[str, Conversation | None, ExecExit], None]
+
+
+_ABORT_DEADLINE = 5.0
+_START_CHARACTERS = 8 * 1024
+_LOST_COMMANDS = {
+    StopReason.UNPINNED: "only background commands kept it, and another request needed a worker",
+    StopReason.MISMATCH: "only background commands kept it, and its session needs a worker with other settings",
+}
+_ENDS_AT_ONCE, _ENDS_A_SECOND = 256, 20.0
+"""Ends of background commands that are passed on: more than any agent runs, less than would fill a disk."""
+
+
+class WorkerLife:
+    """The shell's record of one worker and the task that lives it. ``error`` says, in the end, what it died of."""
+
+    def __init__(self, worker_id: str, profile: CapabilityProfile, settings: PoolSettings, now: float) -> None:
+        self.id = worker_id
+        self.profile = profile
+        self.spawned_at = now
+        self.error: PoolError | None = None
+        self.health = Health(settings, now)
+        self.leases: set[Lease] = set()
+        self.conversation: Conversation | None = None
+        """The one it was given last."""
+        self.start_words = ""
+        """What it wrote to stderr until it was ready; the end of it."""
+        self.commands = BackgroundTold()
+        """Which ran in the background when it was told to end."""
+        self.ends_dropped = 0
+        """Ends of background commands that came faster than anybody can run them."""
+        self._ends = TokenBucket(_ENDS_AT_ONCE, _ENDS_A_SECOND)
+        self._settings = settings
+        self._worker: PoolWorker | None = None
+        self._stop_requested = trio.Event()
+        self._force = trio.Event()
+
+    @property
+    def worker(self) -> PoolWorker:
+        """The running worker; only while there is one."""
+        if self._worker is None:
+            msg = f"worker {self.id} has no process yet"
+            raise RuntimeError(msg)
+        return self._worker
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, once it has one."""
+        return self._worker.pid if self._worker else None
+
+    def facts(self) -> ProcessFacts:
+        """What the system says of it now."""
+        return self._worker.facts() if self._worker else ProcessFacts()
+
+    def turn_age(self, now: float) -> float | None:
+        """Seconds since its running turn began; None when it runs none."""
+        began = [start for lease in self.leases if (start := lease.running_since) is not None]
+        return now - min(began) if began else None
+
+    def reconfigure(self, settings: PoolSettings) -> None:
+        """New times for its start and its health."""
+        self._settings = settings
+        self.health.reconfigure(settings)
+
+    def has_conversation_of(self, session: str) -> bool:
+        """Whether the conversation that it was given last is this session's."""
+        return self.conversation is not None and self.conversation.session == session
+
+    @property
+    def transcript(self) -> str | None:
+        """That of the conversation it was given last."""
+        return None if self.conversation is None else self.conversation.held.session_file
+
+    @property
+    def stray_lines(self) -> int:
+        """How many lines it printed that were no message."""
+        return 0 if self._worker is None else self._worker.client.statistics().contaminated
+
+    def tell_contamination(self, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        """What it printed that was no message belongs into the log: it is the first thing to look at."""
+        lines = self.stray_lines
+        if lines and (samples := self.worker.client.contamination()):
+            last = samples[-1].decode(errors="replace")
+            tell("worker_contaminated", {"worker": self.id, "lines": lines, "last": last})
+        if self.ends_dropped:
+            tell("exec_exits_dropped", {"worker": self.id, "dropped": self.ends_dropped})
+
+    def request_stop(self, reason: StopReason, *, force: bool) -> None:
+        """Ask its task to end it; ``force`` goes straight to SIGKILL. A later ``force`` hurries an earlier stop."""
+        if self.error is None:
+            why = _LOST_COMMANDS.get(reason, reason)
+            self.error = WorkerExited(f"worker {self.id} was stopped ({why})", worker=self.id)
+        if not self._stop_requested.is_set() and self._worker is not None:
+            self.commands = self._worker.client.background
+        if force:
+            self._force.set()
+        self._stop_requested.set()
+
+    async def run(
+        self,
+        launcher: WorkerLauncher,
+        *,
+        on_ready: Callable[["WorkerLife"], None],
+        on_fact: Callable[[Stimulus], None],
+        on_exec: OnExec,
+    ) -> None:
+        """Live. Returns when the process is gone and reaped; raises only what is a bug of ours."""
+        try:
+            async with launcher.open(self.id, self.profile, force=self._force) as worker:
+                self._worker = worker
+                if await self._until_ready(worker, on_fact):
+                    on_ready(self)
+                    await self._watch(worker, on_fact, on_exec)
+        except WorkerStartFailed as exc:
+            self._fail(FailureKind.START, exc, on_fact)
+
+    async def _until_ready(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> bool:
+        """True when ready; False when told to stop before, or when it failed to start, which is reported.
+
+        No error leaves the nurseries here: they would wrap it into a group.
+        """
+        ready = False
+        async with trio.open_nursery() as nursery:
+
+            async def stop_early() -> None:
+                await self._stop_requested.wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(stop_early)
+            try:
+                await worker.client.wait_ready(self._settings.start_timeout)
+                self.start_words = worker.stderr_tail()[-_START_CHARACTERS:]
+                ready = True
+            except WorkerStartFailed as exc:
+                self._fail(FailureKind.START, exc, on_fact)
+            nursery.cancel_scope.cancel()
+        return ready
+
+    async def _watch(
+        self,
+        worker: PoolWorker,
+        on_fact: Callable[[Stimulus], None],
+        on_exec: OnExec,
+    ) -> None:
+        """Until the worker ends by itself or is told to."""
+
+        def report_end(error: PoolError) -> None:
+            """Before any caller learns of it: nobody must be granted this worker any more."""
+            if not self._stop_requested.is_set():
+                self.error = error
+                kind = FailureKind.PROTOCOL if isinstance(error, ProtocolViolation) else FailureKind.CRASHED
+                on_fact(WorkerFailed(self.id, kind, error))
+
+        def tell_end(ended: ExecExit) -> None:
+            now = trio.current_time()
+            if self._ends.ready(now):
+                self._ends.take(now)
+                on_exec.ended(self.id, self.conversation, ended)
+            else:
+                self.ends_dropped += 1
+
+        def tell_running(commands: BackgroundTold) -> None:
+            on_exec.running(self.id, self.conversation, commands)
+            on_fact(Background(self.id, commands.running))
+
+        worker.client.on_background(tell_running, tell_end)
+        worker.client.on_ended(report_end)
+        if worker.client.ended is not None:
+            report_end(worker.client.ended)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_healthy, worker, on_fact)
+            await self._stop_requested.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _keep_healthy(self, worker: PoolWorker, on_fact: Callable[[Stimulus], None]) -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep_until(self.health.next_look())
+                verdict = self.health.look(self._observe(worker), trio.current_time())
+                match verdict:
+                    case Verdict.FINE:
+                        pass
+                    case Verdict.PING:
+                        nursery.start_soon(self._ping, worker)
+                    case Verdict.ABORT_TURN:
+                        self._note_stall(on_fact)
+                        nursery.start_soon(self._abort_turn, worker)
+                    case Verdict.UNRESPONSIVE:
+                        self._fail(FailureKind.UNRESPONSIVE, self._unresponsive(), on_fact)
+                        return
+                    case Verdict.STALLED:
+                        self._fail(FailureKind.STALLED, self._stalled(), on_fact)
+                        return
+                    case _:
+                        assert_never(verdict)
+
+    def _fail(self, kind: FailureKind, error: PoolError, on_fact: Callable[[Stimulus], None]) -> None:
+        self.error = error
+        on_fact(WorkerFailed(self.id, kind, error))
+
+    def _observe(self, worker: PoolWorker) -> Observation:
+        seen = worker.client.statistics()
+        return Observation(
+            events=seen.events,
+            in_turn=worker.client.is_running or any(lease.awaits_answer for lease in self.leases),
+            backpressured=seen.backpressured,
+            awaits_person=worker.client.awaits_person,
+        )
+
+    async def _ping(self, worker: PoolWorker) -> None:
+        held_back = worker.client.statistics().held_back
+        try:
+            await worker.client.request("ping", {}, timeout=self._settings.ping_timeout)
+        except RequestTimeout:
+            if worker.client.statistics().held_back == held_back:
+                self.health.ping_failed()
+            else:
+                self.health.ping_was_held_back()
+        except PoolError:
+            return  # the worker is gone, and wait_ended says so in better words
+        else:
+            self.health.ping_answered(trio.current_time())
+
+    async def _abort_turn(self, worker: PoolWorker) -> None:
+        try:
+            await worker.client.request("abort", {}, timeout=_ABORT_DEADLINE)
+        except PoolError:
+            return  # whether the turn ends is what counts, and the health record watches that
+
+    def _note_stall(self, on_fact: Callable[[Stimulus], None]) -> None:
+        for lease in self.leases:
+            if lease.awaits_answer:
+                lease.stalled_for = float(self._settings.turn_stall)
+        on_fact(TurnStalled(self.id))
+
+    def _unresponsive(self) -> WorkerStalled:
+        state = "it is suspended by a signal" if self.facts().suspended else "its process is alive"
+        return WorkerStalled(
+            f"worker {self.id} (pid {self.pid}) left {self.health.failures} pings in a row unanswered; {state}",
+            worker=self.id,
+        )
+
+    def _stalled(self) -> WorkerStalled:
+        return WorkerStalled(
+            f"worker {self.id} (pid {self.pid}) was silent for {self._settings.turn_stall:g} s in a turn "
+            "and did not end it when aborted",
+            worker=self.id,
+        )
+
+
+def rss_by_worker(lives: Iterable[WorkerLife]) -> dict[str, int]:
+    """Bytes of memory by worker, of those whose processes can be looked at."""
+    return {life.id: rss for life in lives if (rss := life.facts().rss) is not None}

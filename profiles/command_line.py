@@ -1,0 +1,280 @@
+"""Profile.
+
+From a profile to the command line that starts a worker of it, in the flags that both dialects share.
+
+A program's own command line, as a front end starts it: what of it changes the agent's definition, what stays.
+
+What only programs of the dialect ``native`` can be told: what their tools may do, which model server they ask.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from errors import UsageError
+from profiles.profile import CapabilityProfile, make_profile, resolve_resource
+from profiles.settings import AgentSettings
+
+
+def worker_argv(profile: CapabilityProfile, session_dir: str | None) -> tuple[str, ...]:
+    """Command, hard arguments, soft arguments, resources, and ``--session-dir`` where workers keep transcripts.
+
+    ``session_dir`` is one directory for all workers of a pool, never a session's own: any worker may be asked to go
+    on with any conversation. That is why it is no part of the profile; one that names its own keeps it.
+    """
+    own_dir = None if "--session-dir" in profile.hard_args else session_dir
+    return (*profile.command, *profile.hard_args, *_soft(profile), *_resources(profile), *_session_dir(own_dir))
+
+
+def _soft(profile: CapabilityProfile) -> Iterator[str]:
+    soft = profile.soft
+    for flag, value in (("--provider", soft.provider), ("--model", soft.model), ("--thinking", soft.thinking)):
+        if value is not None:
+            yield from (flag, value)
+
+
+def _resources(profile: CapabilityProfile) -> Iterator[str]:
+    resources = profile.resources
+    for flag, names in (
+        ("--skill", resources.skills),
+        ("--extension", resources.extensions),
+        ("--prompt-template", resources.prompt_templates),
+    ):
+        for name in names:
+            yield from (flag, name)
+
+
+def _session_dir(session_dir: str | None) -> tuple[str, ...]:
+    return () if session_dir is None else ("--session-dir", session_dir)
+
+
+def allows_tool(profile: CapabilityProfile, tool: str) -> bool:
+    """Whether a worker of this profile has the tool: what ``--tools`` lists, or every known one without it.
+
+    Where arguments contradict each other, or a prompt reads like a flag, the answer is the narrower one.
+    """
+    arguments = profile.hard_args
+    if "--no-tools" in arguments:
+        return False
+    allow_lists = [value.split(",") for flag, value in pairwise(arguments) if flag == "--tools"]
+    if allow_lists:
+        return all(tool in allowed for allowed in allow_lists)
+    return "--no-builtin-tools" not in arguments
+
+
+_ALIASES = {
+    "-t": "--tools",
+    "-nt": "--no-tools",
+    "-nbt": "--no-builtin-tools",
+    "-e": "--extension",
+    "-ne": "--no-extensions",
+    "-ns": "--no-skills",
+    "-np": "--no-prompt-templates",
+    "-nc": "--no-context-files",
+    "-c": "--continue",
+    "-n": "--name",
+}
+_SWITCHES = {
+    "--no-extensions": "no_extensions",
+    "--no-skills": "no_skills",
+    "--no-prompt-templates": "no_prompt_templates",
+    "--no-context-files": "no_context_files",
+}
+_LISTS = {"--extension": "extensions", "--skill": "skills", "--prompt-template": "prompt_templates"}
+_MODEL = {"--provider": ("provider", "model"), "--model": ("provider", "model"), "--thinking": ("thinking",)}
+"""Which settings of the definition such a flag overrules; the program itself reads it, patterns and all."""
+_VALUED = frozenset({"--session-dir", "--api-key", "--models", *_MODEL})
+_BARE = frozenset({"--no-builtin-tools", "--no-session", "--offline", "--verbose"})
+_REFUSED = frozenset({"--resume", "-r", "--print", "-p", "--export", "--list-models", "--help", "-h"})
+_NO_FORK = "--fork: the pool forks nothing at the start; attach with --session, then send the request fork or clone"
+
+
+class AgentFlags(msgspec.Struct, kw_only=True):
+    """What a command line asks for.
+
+    ``definition``: the agent's, changed by it. ``arguments``: what the program is given besides, in its own words.
+    """
+
+    definition: AgentSettings
+    arguments: list[str] = []
+    resume_latest: bool = False
+    no_session: bool = False
+    session_id: str | None = None
+    """The conversation of exactly this id."""
+    name: str | None = None
+    """What the conversation is to be called."""
+    is_plain: bool = True
+    """Whether nothing in it says what the worker must be like."""
+
+
+class _Rest:
+    """The arguments that are not read yet."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._left = list(reversed(arguments))
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def flag(self) -> tuple[str, str | None]:
+        """The next flag by its long name, with what an ``=`` gives it."""
+        text = self._left.pop()
+        if not text.startswith("-"):
+            raise UsageError(f"unexpected argument {text!r}; prompts are given on stdin")
+        name, equals, value = text.partition("=")
+        return _ALIASES.get(name, name), value if equals else None
+
+    def value(self, name: str, given: str | None) -> str:
+        """What the flag is given."""
+        if given is None and not self._left:
+            raise UsageError(f"{name} needs a value")
+        return self._left.pop() if given is None else given
+
+    def value_if_any(self, given: str | None) -> list[str]:
+        """What an unknown flag is given, as far as can be told."""
+        if given is not None:
+            return [given]
+        return [self._left.pop()] if self._left and not self._left[-1].startswith("-") else []
+
+
+def read_flags(definition: AgentSettings, arguments: Sequence[str]) -> AgentFlags:
+    """Read a command line without the program's name and ``--mode rpc``. Raises UsageError.
+
+    Flags that nobody knows are the program's to understand or refuse.
+    """
+    asked, rest = AgentFlags(definition=definition), _Rest(arguments)
+    while rest:
+        name, given = rest.flag()
+        if name in _REFUSED:
+            raise UsageError(f"{name} is nothing for a program that speaks on its stdin; leave it out")
+        if name == "--fork":
+            raise UsageError(_NO_FORK)
+        if name in _OF_CONVERSATION:
+            _OF_CONVERSATION[name](asked, "" if name == "--continue" else _some(name, rest.value(name, given)))
+            continue
+        if name == "--no-session":
+            asked.no_session = True
+        asked.is_plain = False
+        _take(asked, name, given, rest)
+    return asked
+
+
+def _some(name: str, value: str) -> str:
+    if not value.strip():
+        raise UsageError(f"{name} needs a value that is not blank")
+    return value
+
+
+def _take(asked: AgentFlags, name: str, given: str | None, rest: _Rest) -> None:
+    special = _SPECIAL.get(name)
+    if special is not None:
+        special(asked, rest.value(name, given) if name in _SPECIAL_VALUED else "")
+    elif name in _SWITCHES:
+        _change(asked, **{_SWITCHES[name]: True})
+    elif name in _LISTS:
+        field = _LISTS[name]
+        _change(asked, **{field: [*getattr(asked.definition, field), rest.value(name, given)]})
+    elif name in _VALUED:
+        _change(asked, **dict.fromkeys(_MODEL.get(name, ())))
+        asked.arguments += [name, rest.value(name, given)]
+    elif name in _BARE:
+        asked.arguments.append(name)
+    else:
+        asked.arguments += [name, *rest.value_if_any(given)]
+
+
+def _change(asked: AgentFlags, **fields: Any) -> None:
+    asked.definition = msgspec.structs.replace(asked.definition, **fields)
+
+
+def _append(asked: AgentFlags, text: str) -> None:
+    before = asked.definition.append_system_prompt
+    _change(asked, append_system_prompt=text if before is None else f"{before}\n\n{text}")
+
+
+_SPECIAL: dict[str, Callable[[AgentFlags, str], None]] = {
+    "--tools": lambda asked, value: _change(asked, tools=[name.strip() for name in value.split(",") if name.strip()]),
+    "--no-tools": lambda asked, _value: _change(asked, tools=[]),
+    "--system-prompt": lambda asked, value: _change(asked, system_prompt=value),
+    "--append-system-prompt": _append,
+}
+_OF_CONVERSATION: dict[str, Callable[[AgentFlags, str], None]] = {
+    "--continue": lambda asked, _value: setattr(asked, "resume_latest", True),
+    "--session-id": lambda asked, value: setattr(asked, "session_id", value),
+    "--name": lambda asked, value: setattr(asked, "name", value),
+}
+"""They say which conversation it is, and nothing of what the worker must be like."""
+_SPECIAL_VALUED = frozenset({"--tools", "--system-prompt", "--append-system-prompt"})
+
+
+def with_arguments(profile: CapabilityProfile, arguments: Sequence[str]) -> CapabilityProfile:
+    """The same worker with further arguments of its program, signed anew. Raises UsageError for a NUL."""
+    return make_profile(
+        command=profile.command,
+        cwd=profile.cwd,
+        agent=profile.agent,
+        role=profile.role,
+        dialect=profile.dialect,
+        hard_args=(*profile.hard_args, *arguments),
+        soft=profile.soft,
+        resources=profile.resources,
+        env=dict(profile.env),
+    )
+
+
+_NATIVE_ONLY = (
+    *("permission_mode", "require_approval", "allow_outside", "allow_background", "tool_env", "hooks"),
+    *("base_url", "context_tokens", "max_steps", "history_turns"),
+)
+_DEFAULTS = AgentSettings()
+
+
+def check_native_settings(definition: AgentSettings) -> None:
+    """Raise UsageError where a program that speaks pi is asked for what it has no means to do, or to tell a secret.
+
+    Passing it over in silence would be worse than an error: whoever writes ``permission_mode`` relies on it.
+    """
+    if definition.dialect == "native":
+        if definition.base_url is not None:
+            _check_base_url(definition.base_url)
+        return
+    for name in _NATIVE_ONLY:
+        if getattr(definition, name) != getattr(_DEFAULTS, name):
+            raise UsageError(
+                f"{name}: a program of dialect {definition.dialect!r} has no such thing; remove the setting, or give "
+                'the agent dialect = "native"',
+                setting=name,
+            )
+
+
+def _check_base_url(url: str) -> None:
+    """It becomes an argument, and arguments are there for everybody on the machine to see."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        text = "base_url: a name or password in it would be seen by everybody here; put the key into env"
+        raise UsageError(text, setting="base_url")
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"base_url: must begin with http://HOST or https://HOST, not {url!r}", setting="base_url")
+
+
+def native_args(definition: AgentSettings, cwd: str) -> Iterator[str]:
+    """The flags; a default has none. Names are a set: sorted, so that their order makes no second profile."""
+    if definition.permission_mode != "auto":
+        yield from ("--permission-mode", definition.permission_mode)
+    for flag, names in (("--require-approval", definition.require_approval), ("--tool-env", definition.tool_env)):
+        if names:
+            yield from (flag, ",".join(sorted(set(names))))
+    if definition.allow_outside:
+        yield "--allow-outside"
+    if not definition.allow_background:
+        yield "--no-background"
+    for path in definition.hooks:
+        yield from ("--hooks", resolve_resource(path, cwd))
+    for flag, value in (
+        ("--base-url", definition.base_url),
+        ("--context-tokens", definition.context_tokens),
+        ("--max-steps", definition.max_steps),
+    ):
+        if value is not None:
+            yield from (flag, str(value))

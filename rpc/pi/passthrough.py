@@ -1,0 +1,95 @@
+"""Commands as a front end has written them, passed on to pi, and what they mean for the run that is on.
+
+Names that are not known here are pi's to know: each of its releases adds some.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from errors import UsageError, WorkerRefused
+from rpc.passthrough import RawObject, text_of
+from rpc.pi.dialogs import Desk, UiAnswer
+from rpc.pi.events import error_text
+from rpc.pi.link import Forward, Link
+from rpc.pi.messages import Cancellable, PiLine, Prompt
+from rpc.pi.procedures import decode
+from rpc.pi.run_state import Phase
+from rpc.pi.runs import Runs
+from wire.framing import DECODE_ERRORS
+
+_REPLACING = frozenset({"new_session", "switch_session", "fork", "clone", "compact"})
+"""In a run pi ends it without a word."""
+_JOINING: tuple[Literal["steer", "followUp"], ...] = ("steer", "followUp")
+
+
+class Forwards:
+    """``allow_bash``: whether the worker may run shell commands at all."""
+
+    def __init__(self, link: Link, runs: Runs, desk: Desk, *, allow_bash: bool) -> None:
+        self._link = link
+        self._runs = runs
+        self._desk = desk
+        self._allow_bash = allow_bash
+
+    def forward(self, request_id: str, command: RawObject) -> None:
+        """See ``rpc.dialect.Dialect.forward``."""
+        name = text_of(command, "type")
+        if name is None:
+            raise UsageError("a command has a type, which is a text", worker_code="unsupported")
+        if name == "bash" and not self._allow_bash:
+            raise UsageError("this worker has no tool bash", worker_code="unsupported")
+        if name == "extension_ui_response":
+            self._answer_dialog(request_id, command)
+        elif name == "prompt":
+            self._prompt(request_id, command)
+        else:
+            self._pass_on(request_id, command, name)
+
+    def _prompt(self, request_id: str, command: RawObject) -> None:
+        told = text_of(command, "streamingBehavior")
+        how = next((one for one in _JOINING if one == told), None)
+        prompt = Prompt(message=text_of(command, "message") or "", streaming_behavior=how)
+        raw = Forward(request_id, command)
+        if not self._runs.is_running:
+            self._runs.start(request_id, msgspec.structs.replace(prompt, streaming_behavior=None), None, raw)
+        elif self._runs.is_backing_off:
+            self._pass_on(request_id, command, "prompt")
+        elif how is not None:
+            self._runs.join(request_id, prompt, is_prompt=True, raw=raw)
+        elif self._runs.phase is Phase.RUNNING:
+            self._pass_on(request_id, command, "prompt")
+        else:  # pi would accept it, and lose it in silence
+            self._link.refuse(request_id, "busy", "the agent is already processing; specify streamingBehavior")
+
+    def _pass_on(self, request_id: str, command: RawObject, name: str) -> None:
+        self._link.send_forward(Forward(request_id, command), name, self._taker(request_id, name))
+
+    def _taker(self, request_id: str, name: str) -> Callable[[PiLine], None]:
+        def take(line: PiLine) -> None:
+            if not line.success:
+                self._link.refuse(request_id, "refused", error_text(line))
+                return
+            if name in _REPLACING and not _was_cancelled(line):
+                self._runs.session_replaced()
+            self._link.answer(request_id, line.data)
+
+        return take
+
+    def _answer_dialog(self, request_id: str, command: RawObject) -> None:
+        """One that nobody waits for any more is passed over, as pi does."""
+        known = {name: value for name, value in command.items() if name in UiAnswer.__struct_fields__}
+        try:
+            answer = msgspec.json.decode(msgspec.json.encode(known), type=UiAnswer)
+        except DECODE_ERRORS as exc:
+            raise UsageError(f"this answers no dialog: {exc}", worker_code="invalid_params") from exc
+        self._desk.answer(answer)
+        self._link.answer(request_id, {})
+
+
+def _was_cancelled(line: PiLine) -> bool:
+    try:
+        return decode(line.data, Cancellable).cancelled
+    except WorkerRefused:
+        return False

@@ -1,0 +1,295 @@
+"""Pending requests, deadlines, parameter encoding.
+
+One request on its way: registered, perhaps sent, settled exactly once; and the deadlines of all of them.
+
+Requests that wait for their answers: each is settled once, by its answer, its deadline or the worker's end.
+
+What we write to a worker as parameters: always one JSON object on one line, whatever a caller hands in.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from errors import PoolError, RequestTimeout, UsageError, WorkerRefused
+from rpc.transport import MAX_REASON
+from wire.framing import DECODE_ERRORS
+from wire.messages import Message
+from wire.redaction import Veil
+
+
+class Exchange:
+    """A request and what became of it. One task at a time may ``wait``.
+
+    Attributes:
+        id: under which the worker answers.
+        method: what was asked.
+        sent: whether any byte of it has (or may have) entered the worker's pipe.
+        deferred: the dialect holds its bytes back and will send them later, unannounced.
+        deadline: monotonic time in seconds, ``inf`` for none.
+        on_deadline: called when the deadline has passed; without it the request fails with RequestTimeout.
+        on_settled: called in the step that settles it, that is, between the events before and after the answer.
+    """
+
+    __slots__ = (
+        "_error",
+        "_result",
+        "_task",
+        "deadline",
+        "deferred",
+        "id",
+        "is_settled",
+        "method",
+        "on_deadline",
+        "on_settled",
+        "sent",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        method: str,
+        deadline: float,
+        *,
+        on_settled: Callable[[], None] | None = None,
+        on_deadline: Callable[[], None] | None = None,
+    ) -> None:
+        self.id = request_id
+        self.method = method
+        self.deadline = deadline
+        self.on_settled = on_settled
+        self.on_deadline = on_deadline
+        self.sent = False
+        self.deferred = False
+        self.is_settled = False
+        self._result: msgspec.Raw | None = None
+        self._error: PoolError | None = None
+        self._task: trio.lowlevel.Task | None = None
+
+    def succeed(self, result: msgspec.Raw) -> None:
+        """The worker has answered."""
+        self._result = result
+        self._settle()
+
+    def fail(self, error: PoolError) -> None:
+        """There will be no answer, or it was an error. ``error`` belongs to this exchange alone: it will be raised."""
+        self._error = error
+        self._settle()
+
+    def abandon(self) -> None:
+        """Nobody waits for it; an answer that comes later is not for it."""
+        self.is_settled = True
+
+    def _settle(self) -> None:
+        self.is_settled = True
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task)
+            self._task = None
+        if self.on_settled is not None:
+            self.on_settled()
+
+    async def wait(self) -> msgspec.Raw:
+        """Wait for the answer; raises the PoolError it failed with. Cancelling leaves the request as it is."""
+        if self.is_settled:
+            await trio.lowlevel.checkpoint()
+        else:
+            self._task = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._abort_wait)
+        return self.result()
+
+    def result(self) -> msgspec.Raw:
+        """The answer of a settled exchange; raises the PoolError it failed with."""
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None, f"{self.method} {self.id} is not settled"  # noqa: S101 - our own bug, not a peer's
+        return self._result
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it was settled with an answer or an error, not merely abandoned."""
+        return self._result is not None or self._error is not None
+
+    def _abort_wait(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class Deadlines:
+    """Deadlines of the exchanges in ``pending``, earliest first.
+
+    Entries are ids, so that nothing here keeps a settled exchange and its answer; ids that are no longer pending are
+    dropped in passing and cost no call of their own.
+    """
+
+    def __init__(self, pending: Mapping[Any, Exchange]) -> None:
+        self._pending = pending
+        self._heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, exchange: Exchange) -> None:
+        """Watch a pending exchange. The heap stays within about twice the number of pending ones."""
+        heapq.heappush(self._heap, (exchange.deadline, exchange.id))
+        if len(self._heap) > 2 * len(self._pending) + 64:
+            self._heap = [entry for entry in self._heap if entry[1] in self._pending]
+            heapq.heapify(self._heap)
+
+    def due(self, now: float) -> list[Exchange]:
+        """Take out the pending exchanges whose time is over, in the order of their deadlines."""
+        found = []
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in self._pending):
+            exchange = self._pending.get(heapq.heappop(self._heap)[1])
+            if exchange is not None:
+                found.append(exchange)
+        return found
+
+    def next(self) -> float:
+        """The earliest deadline, perhaps of a settled exchange; ``inf`` when there is none."""
+        return self._heap[0][0] if self._heap else math.inf
+
+
+class Alarm:
+    """One task that sleeps until the earliest of many times; an earlier time re-arms it without waking it."""
+
+    def __init__(self) -> None:
+        self._when = math.inf
+        self._sleep: trio.CancelScope | None = None
+
+    def not_later_than(self, when: float) -> None:
+        """Ring at ``when`` (monotonic seconds) at the latest."""
+        if when < self._when:
+            self._when = when
+            if self._sleep is not None:
+                self._sleep.deadline = when
+
+    async def run(self, ring: Callable[[float], float]) -> None:
+        """Call ``ring(now)`` whenever the time has come; it says when it wants the next call."""
+        while True:
+            with trio.CancelScope(deadline=self._when) as self._sleep:
+                await trio.sleep_forever()
+            self._when = math.inf
+            self.not_later_than(ring(trio.current_time()))
+
+
+class PendingRequests:
+    """Correlates answers with requests by ids made here. ``forget`` tells the dialect that nobody waits any more."""
+
+    def __init__(self, worker: str, forget: Callable[[str], None], veil: Veil) -> None:
+        self._worker = worker
+        self._forget = forget
+        self._veil = veil
+        self._exchanges: dict[str | int | None, Exchange] = {}
+        self._deadlines = Deadlines(self._exchanges)
+        self.requests = 0
+        self.answers = 0
+        self.late_answers = 0
+        self.timeouts = 0
+
+    def __len__(self) -> int:
+        return len(self._exchanges)
+
+    def next_id(self) -> str:
+        """An id that no earlier request of this worker had."""
+        self.requests += 1
+        return str(self.requests)
+
+    def add(self, exchange: Exchange) -> None:
+        """It is on its way."""
+        self._exchanges[exchange.id] = exchange
+        if exchange.deadline != math.inf:
+            self._deadlines.add(exchange)
+
+    def answer(self, message: Message) -> None:
+        """Settle the request that this answers; an answer nobody waits for is counted and dropped."""
+        exchange = self._exchanges.pop(message.id, None)
+        if exchange is None:
+            self.late_answers += 1
+            return
+        self.answers += 1
+        if message.error is None:
+            exchange.succeed(message.result)
+            return
+        code = self._veil.beginning(message.error.code, MAX_REASON)
+        reason = self._veil.beginning(message.error.message, MAX_REASON)
+        exchange.fail(
+            WorkerRefused(
+                reason or f"worker {self._worker} refused {exchange.method}: {code}",
+                worker=self._worker,
+                method=exchange.method,
+                worker_code=code,
+                data=self._veil.document(message.error.data) or None,
+            )
+        )
+
+    def abandon(self, exchange: Exchange) -> bool:
+        """Nobody waits for it any more; returns whether it was pending."""
+        if self._exchanges.pop(exchange.id, None) is None:
+            return False
+        self._forget(exchange.id)
+        exchange.abandon()
+        return True
+
+    def deferred_were_sent(self) -> None:
+        """The dialect has sent something it had held back; whose it was is not known, so all of them may be sent."""
+        for exchange in self._exchanges.values():
+            exchange.sent = exchange.sent or exchange.deferred
+
+    def expire(self, now: float) -> None:
+        """Fail what has waited too long, or call its ``on_deadline``."""
+        for exchange in self._deadlines.due(now):
+            if exchange.on_deadline is not None:
+                exchange.on_deadline()
+            elif self.abandon(exchange):
+                exchange.fail(self.timeout_of(exchange.method, sent=exchange.sent))
+
+    def next_deadline(self) -> float:
+        """When ``expire`` wants to be called; ``inf`` for never."""
+        return self._deadlines.next()
+
+    def timeout_of(self, method: str, *, sent: bool) -> RequestTimeout:
+        """The error for a request whose time is over, which is counted."""
+        self.timeouts += 1
+        return RequestTimeout(
+            f"worker {self._worker} did not answer {method} in time", worker=self._worker, method=method, sent=sent
+        )
+
+    def fail_all(self, error: PoolError) -> None:
+        """The one terminal path: every request fails with an error of its own that tells whether it was sent."""
+        exchanges = list(self._exchanges.values())
+        self._exchanges.clear()
+        for exchange in exchanges:
+            exchange.fail(own_error(error, sent=exchange.sent, method=exchange.method))
+
+
+def own_error(error: PoolError, **details: object) -> PoolError:
+    """A copy that one caller may raise: a shared exception would collect every raiser's traceback."""
+    copy = type(error)(error.message, **{**error.details, **details})
+    copy.__cause__ = error.__cause__
+    return copy
+
+
+_encode = msgspec.json.Encoder().encode
+NO_PARAMS = msgspec.Raw(b"{}")
+
+
+def encode_params(method: str, params: Any) -> msgspec.Raw:
+    """Encode parameters; ``None`` is ``{}``. Raw JSON, also inside, is checked and brought to one line.
+
+    Raises UsageError for what is no JSON object: a worker's program may die of a bare ``null``.
+    """
+    if params is None:
+        return NO_PARAMS
+    try:
+        encoded = _encode(params)
+        if isinstance(params, msgspec.Raw) or b"\n" in encoded:
+            encoded = _encode(msgspec.json.decode(encoded))
+    except (TypeError, ValueError, OverflowError, *DECODE_ERRORS) as exc:
+        raise UsageError(f"the parameters of {method} cannot be written as JSON: {exc}") from exc
+    if not encoded.startswith(b"{"):
+        raise UsageError(f"the parameters of {method} are no JSON object but {encoded[:40]!r}")
+    return msgspec.Raw(encoded)

@@ -1,0 +1,135 @@
+"""What a worker writes to stderr: its tail in memory for errors, whole lines to a rotated file for people.
+
+A full disk drops lines and counts them; it never stops a worker.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from wire.files import open_regular
+from wire.redaction import Veil
+
+TAIL_BYTES = 64 * 1024
+_LONGEST_LINE = 64 * 1024
+_LINE_END = re.compile(rb"[\r\n]")
+_CONTROLS = re.compile(rb"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]")
+
+Writer = Callable[[int, bytes], int]
+
+
+def rotated(path: Path) -> Path:
+    """Where the file before ``path`` is kept."""
+    return path.with_name(path.name + ".1")
+
+
+class Tail:
+    """The last ``limit`` bytes of a stream, from where a line begins; of a longer line the end.
+
+    What ``veil`` knows is hidden. Nothing is cut inside a secret: the end of one is not known for one.
+    """
+
+    def __init__(self, limit: int = TAIL_BYTES, *, veil: Veil | None = None) -> None:
+        self._limit = limit
+        self._veil = veil or Veil()
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece of the stream."""
+        self._data += data
+        if len(self._data) > 2 * self._limit + self._veil.longest:
+            before = len(self._data) - self._limit - 1  # one more tells whether a line begins there
+            del self._data[: self._veil.cut(self._data, before - self._veil.longest)]
+
+    def text(self) -> str:
+        """The tail as text; bytes that are no UTF-8 are replaced."""
+        shown, cut = self._data, len(self._data) - self._limit
+        if cut > 0:
+            end = _LINE_END.search(shown, cut - 1)
+            begins = end.end() if end and shown[end.end() :].strip() else cut
+            shown = shown[self._veil.cut(shown, begins) :]
+        return self._veil.data(bytes(shown)).decode("utf-8", "replace")
+
+
+class LineLog:
+    """Appends whole lines to a file of at most ``limit`` bytes; the file before it is kept as ``NAME.1``.
+
+    What ``veil`` knows is hidden, and control codes are written by number, since a log is read on terminals.
+    A line longer than 64 KiB is written in pieces, none of which ends inside a secret.
+    ``dropped`` counts lines that could not be written; each block of lines tries afresh, so that the log goes on once
+    there is room again. ``listener`` gets the same lines, whether they can be written or not, with their control codes.
+    """
+
+    def __init__(self, path: Path, limit: int, write: Writer = os.write, *, veil: Veil | None = None) -> None:
+        self._path = path
+        self._limit = limit
+        self._write = write
+        self._veil = veil or Veil()
+        self._fd: int | None = None
+        self._size = 0
+        self._partial = b""
+        self._is_torn = False
+        self.dropped = 0
+        self.listener: Callable[[bytes], None] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece of the stream; writes the lines that are complete."""
+        self._partial += data
+        end = self._partial.rfind(b"\n") + 1
+        if end == 0 and len(self._partial) >= _LONGEST_LINE + self._veil.longest:
+            end = self._veil.cut(self._partial, len(self._partial) - self._veil.longest)
+            self._append(self._partial[:end] + b"\n")
+            self._partial = self._partial[end:]
+        elif end:
+            self._append(self._partial[:end])
+            self._partial = self._partial[end:]
+
+    def close(self) -> None:
+        """Write what is left of an unfinished last line, and close the file."""
+        if self._partial:
+            self._append(self._partial + b"\n")
+            self._partial = b""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _append(self, lines: bytes) -> None:
+        written = 0
+        lines = self._veil.data(lines)
+        if self.listener is not None:
+            self.listener(lines)
+        lines = _CONTROLS.sub(_escape, lines)
+        if self._is_torn:  # the disk became full in the middle of a line
+            lines = b"\n" + lines
+        try:
+            fd = self._room_for(len(lines))
+            while written < len(lines):
+                taken = self._write(fd, lines[written:])
+                written += taken
+                self._size += taken
+        except OSError:
+            self.dropped += lines.count(b"\n", max(written, self._is_torn))
+        if written:
+            self._is_torn = lines[written - 1] != ord("\n")
+
+    def _room_for(self, count: int) -> int:
+        """The file to write to; one that would grow over the limit makes room first."""
+        if self._fd is None:
+            self._fd = self._open()
+            self._size = os.fstat(self._fd).st_size
+        if self._size and self._size + count > self._limit:
+            os.close(self._fd)
+            self._fd = None
+            self._path.replace(rotated(self._path))
+            self._fd = self._open()
+            self._size = 0
+        return self._fd
+
+    def _open(self) -> int:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return open_regular(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, follow=False)
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    return b"\\x%02x" % found[0][-1]

@@ -1,0 +1,222 @@
+"""Killing what a worker left behind: by marks and by descent, never another's process. Standard library only (guard).
+
+A process may be signalled only after a pidfd was opened on its pid *and then* its identity was checked: a pidfd stays
+with the process it was opened on, so that whoever passes the check is the one who gets the signal. Zombies are left
+alone: they are dead already, and their environment cannot be read.
+"""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from rpc.limit_mark import instance_of, limit_mark_of, mark_number
+from wire.procfs import (
+    EXEC_PATIENCE,
+    ProcessIdentity,
+    ProcessStat,
+    all_pids,
+    boot_id,
+    descendants_of,
+    marker_of,
+    read_stat,
+)
+
+_BATCH = 128  # pidfds held at a time
+_LOOKS = 20  # at the list of processes, until nobody new is on it
+_BATCH_TIME = 0.25  # seconds; one that does not die (uninterruptible sleep) must not keep the others alive
+_RECHECK = 0.05  # seconds between two looks where there is no pidfd to wait on
+
+
+class SweepReport(NamedTuple):
+    """What a sweep did. ``left``: what would not die in time; ``strangers``: pids that belong to somebody else now."""
+
+    killed: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+    strangers: tuple[int, ...] = ()
+
+    def __add__(self, other: "SweepReport") -> "SweepReport":  # type: ignore[override]  # reports add up, not tuples
+        return SweepReport(self.killed + other.killed, self.left + other.left, self.strangers + other.strangers)
+
+
+class Quarry(NamedTuple):
+    """A process seen in a scan, to be found again by pid and start time."""
+
+    pid: int
+    start_time: int
+
+    @classmethod
+    def of(cls, stat: ProcessStat) -> "Quarry":
+        """What is remembered of a process."""
+        return cls(stat.pid, stat.start_time)
+
+    def is_alive(self) -> bool:
+        """Whether that very process still lives; a zombie does not."""
+        stat = read_stat(self.pid)
+        return stat is not None and stat.start_time == self.start_time and stat.state not in "ZX"
+
+
+@contextmanager
+def _opened(pid: int) -> Iterator[int | None]:
+    """A pidfd, or None where the platform has none or the table of files is full; then the check has to do."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def send_signal(pid: int, pidfd: int | None, number: int) -> bool:
+    """Signal a process that was identified after ``pidfd`` was opened; False when it is gone or not ours to signal."""
+    try:
+        if pidfd is None:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(pidfd, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+class Hunt:
+    """Everything that belongs to one dead or dying worker, or to a whole supervisor: remembered, found, killed.
+
+    ``note_descendants`` remembers who descends from a process while that can still be seen; the ``markers`` tell who
+    carries one of them, in the environment or as a limit (one that ends in its colon stands for all workers of that
+    instance). Both meet in ``kill_all``, which repeats until a pass finds none, since a process may fork while it dies.
+    """
+
+    def __init__(self, *markers: str) -> None:
+        self._instances = tuple(marker for marker in markers if marker.endswith(":"))
+        self._workers = frozenset(markers).difference(self._instances)
+        numbers = map(mark_number, self._workers)  # one that holds no worker would stand for all of them
+        self._numbers = {number for number in numbers if number != instance_of(number)}
+        self._numbers.update(map(mark_number, self._instances))
+        self._noted: set[Quarry] = set()
+        self._killed: set[int] = set()
+
+    def note_descendants(self, *roots: int) -> None:
+        """Remember everything that descends from ``roots`` now (not the roots themselves)."""
+        self._noted = {quarry for quarry in self._noted if quarry.is_alive()}
+        self._noted.update(Quarry.of(stat) for stat in descendants_of(roots))
+
+    def note(self, quarry: Quarry) -> None:
+        """Remember one process by name."""
+        self._noted.add(quarry)
+
+    def kill_all(self, timeout: float) -> SweepReport:
+        """Kill all that is noted, marked, or descends from either; after ``timeout`` seconds no new round begins.
+
+        So this blocks for that time and one round more (``_BATCH_TIME`` a batch). What the first look finds is struck
+        in any case: a hunter that was held up itself must not leave without a strike.
+        """
+        prey = self._find()
+        deadline = time.monotonic() + timeout
+        while prey:
+            for start in range(0, len(prey), _BATCH):
+                self._strike(prey[start : start + _BATCH])
+            prey = self._find()
+            if time.monotonic() >= deadline:
+                break
+        return SweepReport(tuple(sorted(self._killed)), tuple(quarry.pid for quarry in prey))
+
+    def _find(self) -> list[Quarry]:
+        """Who is left: the noted, the marked, and their descendants that hide their marker."""
+        roots = {quarry for quarry in (*self._noted, *self._marked()) if quarry.is_alive()}
+        family = {Quarry.of(stat) for stat in descendants_of({quarry.pid for quarry in roots})}
+        living = roots | {quarry for quarry in family if quarry.is_alive()}
+        # A supervisor that a worker's tool started may sweep that very worker later: it spares itself.
+        self._noted = {quarry for quarry in living if quarry.pid != os.getpid()}
+        return sorted(self._noted)
+
+    def _marked(self) -> Iterator[Quarry]:
+        """Who carries the marker: a look at all processes, then again and again at those that came meanwhile.
+
+        One that forks and ends all the time is never where a single look expects it.
+        """
+        seen: set[int] = set()
+        until = time.monotonic() + EXEC_PATIENCE
+        for _ in range(_LOOKS):
+            fresh = set(all_pids()) - seen
+            if not fresh:
+                return
+            seen |= fresh
+            for pid in fresh:
+                # Asked before and after: so the start time is that of the process with the marker.
+                if self._is_marked(pid, until) and (stat := read_stat(pid)) and self._is_marked(pid, until):
+                    yield Quarry.of(stat)
+
+    def _is_marked(self, pid: int, until: float) -> bool:
+        if pid == os.getpid():
+            return False  # while it starts a worker, the supervisor carries that worker's limit itself
+        number = limit_mark_of(pid)
+        if number is not None and not self._numbers.isdisjoint((number, instance_of(number))):
+            return True
+        marker = marker_of(pid, until)
+        return marker is not None and (marker in self._workers or marker.startswith(self._instances))
+
+    def _strike(self, batch: Iterable[Quarry]) -> None:
+        """Kill a batch and wait until it is dead, for ``_BATCH_TIME`` at most."""
+        with ExitStack() as stack:
+            dying: list[int] = []
+            lingering = False
+            for quarry in batch:
+                pidfd = stack.enter_context(_opened(quarry.pid))
+                if not quarry.is_alive():
+                    continue
+                is_sent = send_signal(quarry.pid, pidfd, signal.SIGKILL)
+                if is_sent:
+                    self._killed.add(quarry.pid)
+                if is_sent and pidfd is not None:
+                    dying.append(pidfd)
+                else:
+                    lingering = True
+            _await_death(dying, lingering=lingering)
+
+
+def _await_death(pidfds: list[int], *, lingering: bool) -> None:
+    """Wait until every pidfd tells the end of its process; for those that have none, as long as a death may take."""
+    deadline = time.monotonic() + _BATCH_TIME
+    poll = select.poll()
+    if lingering:
+        poll.poll(_RECHECK * 1000)
+    for pidfd in pidfds:
+        poll.register(pidfd, select.POLLIN)
+    waiting = set(pidfds)
+    while waiting and (remaining := deadline - time.monotonic()) > 0:
+        for pidfd, _ in poll.poll(remaining * 1000):
+            poll.unregister(pidfd)
+            waiting.discard(pidfd)
+
+
+def kill_marked(marker: str, timeout: float) -> SweepReport:
+    """Kill what carries the marker, as ``Hunt`` understands it, and its descendants; blocks as ``Hunt.kill_all``."""
+    return Hunt(marker).kill_all(timeout)
+
+
+def kill_listed(entries: Iterable[ProcessIdentity], timeout: float) -> SweepReport:
+    """Kill the listed processes and all that carries their markers; blocks as ``Hunt.kill_all`` does.
+
+    A pid is signalled only if boot id, start time and marker are those of the list; any other living process that has
+    such a pid now is reported as a stranger.
+    """
+    this_boot = boot_id()
+    markers = {entry.marker for entry in entries if entry.boot_id == this_boot and entry.marker}
+    hunt = Hunt(*markers)
+    strangers = []
+    for entry in entries:
+        stat = read_stat(entry.pid)
+        if stat is None or stat.state in "ZX":
+            continue
+        if entry.boot_id == this_boot and stat.start_time == entry.start_time and marker_of(stat.pid) == entry.marker:
+            hunt.note_descendants(entry.pid)
+        else:
+            strangers.append(entry.pid)
+    return hunt.kill_all(timeout) + SweepReport(strangers=tuple(strangers))

@@ -1,0 +1,1 @@
+"""The settings file: schema, checks, problems, loading, editing."""

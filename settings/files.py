@@ -1,0 +1,214 @@
+"""What ``pool config`` does with the settings file: write a first one, check it, show what holds, change one key."""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import tomli_w
+
+from errors import UsageError
+from settings.edit import Edited, edit_text, parse_key, readings
+from settings.load import parse_settings, parse_toml, read_settings_file, settings_error
+from settings.problems import Problem, SettingsError
+from settings.schema import Settings, as_table, file_shape
+from settings.template import inline, inline_key, render_template, spelled
+from wire.redaction import HIDDEN, names_a_secret
+
+_PASSWORD_IN_URL = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+_PATH_OF_URL = re.compile(r"(?<=[^/:])[/?].+\Z", re.DOTALL)
+_OWNER_ONLY = 0o600
+
+
+class Change(NamedTuple):
+    """What ``set_config`` did."""
+
+    file: Path
+    key: str
+    """As TOML writes it."""
+    value: str
+    """As TOML writes it; a secret is not shown."""
+    backup: Path | None
+    """The file as it was, kept because its comments could not be; None = everything else stayed as it was."""
+
+
+def init_config(path: Path, *, force: bool = False) -> None:
+    """Write a file that explains every setting and changes none. An existing one is replaced only with ``force``.
+
+    It is readable by its owner only: agents' environments may hold secrets. Raises UsageError.
+    """
+    text = render_template(Settings)
+    if force and path.exists():
+        _replace(path, text)
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(path):
+            raise UsageError(f"there is a file {path} already; --force replaces it")
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {exc.strerror}") from exc
+
+
+def check_config(path: Path | None) -> list[str]:
+    """Everything that is wrong with the file (None: the embedded defaults), one line each; empty = nothing to mend.
+
+    It is what a supervisor would refuse that was started here with this environment. Runs the gateway's hooks file, as
+    the supervisor does when it starts.
+    """
+    try:
+        text = "" if path is None else read_settings_file(path)
+        settings = parse_settings(text, path, machine=os.environ)
+        problems = _hooks_problems(settings)
+        if problems:
+            raise settings_error(problems, text, path)
+    except SettingsError as exc:
+        return str(exc).splitlines()
+    return []
+
+
+def _hooks_problems(settings: Settings) -> list[Problem]:
+    if not settings.gateway.hooks:
+        return []
+    from gateway.hook_runner import load_hooks  # noqa: PLC0415  # only this command needs it
+
+    try:
+        load_hooks(Path(settings.gateway.hooks))
+    except UsageError as exc:
+        return [Problem(("gateway", "hooks"), exc.message)]
+    return []
+
+
+def show_config(settings: Settings, *, as_json: bool = False) -> str:
+    """Every value that holds, secrets hidden: as TOML, or as JSON with times in seconds and sizes in bytes."""
+    if as_json:
+        return msgspec.json.format(msgspec.json.encode(_redacted(as_table(settings)))).decode()
+    return tomli_w.dumps(_redacted(file_shape(spelled(settings)))).rstrip("\n")
+
+
+def set_config(path: Path, key: str, value: str) -> Change:
+    """Set one key of the file, which is made when it is not there; a value that is no TOML is taken as a text.
+
+    Only a file that can be used is written, atomically and with the old one's mode. Comments stay, unless the key
+    stands where it cannot be changed alone (inside a one-line table, say): then the file is written anew without
+    them, and the old one is kept as ``FILE.bak``.
+
+    Raises:
+        UsageError: it is no key, or the file cannot be read or written.
+        SettingsError: with this value the settings could not be used; the file stays as it was.
+    """
+    keys = parse_key(key)
+    text = read_settings_file(path) if path.exists() else ""
+    parse_toml(text, path)
+    edited, taken = _first_usable(path, text, keys, readings(value))
+    backup = None
+    if not edited.in_place:
+        backup = path.with_name(f"{path.name}.bak")
+        _replace(backup, text)
+    _replace(path, edited.text)
+    shown = _redacted(_nested(keys, taken))
+    for name in keys:
+        shown = shown[name]
+    return Change(path, ".".join(inline_key(name) for name in keys), inline(shown), backup)
+
+
+def _first_usable(path: Path, text: str, keys: tuple[str, ...], values: list[Any]) -> tuple[Edited, Any]:
+    """The first reading of the value with which the settings hold; else the error of the likeliest one."""
+    errors = []
+    for value in values:
+        edited = edit_text(text, keys, value)
+        try:
+            parse_settings(edited.text, path)
+        except SettingsError as exc:
+            errors.append(exc)
+        else:
+            return edited, value
+    raise errors[0]
+
+
+def _nested(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
+    for name in reversed(keys):
+        value = {name: value}
+    return dict(value)
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+def _redacted(value: Any, name: str = "") -> Any:
+    """The same with secrets hidden: values of environments, what is called a token, passwords in addresses, hooks."""
+    if isinstance(value, Mapping):
+        if name == "env":
+            return dict.fromkeys(value, HIDDEN)
+        if name == "webhooks":
+            return {key: _redacted_hook(hook) for key, hook in value.items()}
+        return {key: _redacted(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return _redacted_arguments([_redacted(item) for item in value])
+    if isinstance(value, str):
+        return HIDDEN if value and names_a_secret(name) else _PASSWORD_IN_URL.sub(HIDDEN, value)
+    return value
+
+
+def _redacted_hook(hook: Mapping[str, Any]) -> dict[str, Any]:
+    """With many services whoever knows the path may post; ``secret_env`` names a variable and is no secret."""
+    shown = {key: item if key == "secret_env" else _redacted(item, key) for key, item in hook.items()}
+    return {**shown, "url": _PATH_OF_URL.sub(f"/{HIDDEN}", hook["url"])}
+
+
+def _redacted_arguments(items: list[Any]) -> list[Any]:
+    """Arguments of a program: ``--token=X`` and what follows ``--token``."""
+    hidden = []
+    hide_next = False
+    for item in items:
+        flag, equals, _ = item.partition("=") if isinstance(item, str) else ("", "", "")
+        secret = flag.startswith("-") and names_a_secret(flag)
+        hidden.append(HIDDEN if hide_next else f"{flag}={HIDDEN}" if secret and equals else item)
+        hide_next = secret and not equals
+    return hidden
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put the text in the file's place in one step, on the disk before it counts; mode and owner stay."""
+    target = path.resolve()  # a link stays a link
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                _take_after(target, descriptor)
+                file.write(text.encode())
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        _sync_directory(target.parent)
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {exc.strerror}") from exc
+
+
+def _take_after(target: Path, descriptor: int) -> None:
+    """Give the new file mode and owner of the old one; a new one is its owner's only."""
+    if not target.exists():
+        return
+    old, new = target.stat(), os.fstat(descriptor)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, old.st_mode & 0o777)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

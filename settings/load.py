@@ -1,0 +1,317 @@
+"""Find, read, parse.
+
+Reads system prompts that the settings name as ``@path``, together with the settings and never later.
+
+The settings file: one TOML file composed of the rooms' own structs; found, read, refused with the line to mend.
+"""
+
+import os
+import re
+import time
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from doors.http.settings import with_token_files
+from profiles import AgentSettings, RoleSettings
+from settings.checks import check_settings
+from settings.machine import exposure_problems
+from settings.problems import KeyPath, Problem, SettingsError, lines_of_keys, suggestion, type_problems
+from settings.schema import DOTTED, Settings, as_written, struct_shape
+from wire.files import open_regular, writable_by_others
+from wire.units import decode_unit
+
+_MAX_BYTES = 100_000
+"""A prompt is one argument of the worker's program; Linux limits these to 128 KiB."""
+_KEYS = ("system_prompt", "append_system_prompt")
+
+Table = TypeVar("Table", AgentSettings, RoleSettings)
+
+
+def with_prompt_files(settings: Settings, place: Callable[[str], str]) -> tuple[Settings, list[Problem]]:
+    """The settings with the files' texts, and a problem for each file that cannot be read.
+
+    ``@path`` is a file, ``@@text`` the text ``@text``; anything else is literal text. ``place`` makes a path absolute.
+    """
+    problems: list[Problem] = []
+
+    def read(tables: Mapping[str, Table], kind: str) -> dict[str, Table]:
+        return {name: _with_texts(table, (kind, name), place, problems) for name, table in tables.items()}
+
+    agents, roles = read(settings.agents, "agents"), read(settings.roles, "roles")
+    return msgspec.structs.replace(settings, agents=agents, roles=roles), problems
+
+
+def _with_texts(table: Table, path: tuple[str, str], place: Callable[[str], str], problems: list[Problem]) -> Table:
+    found = {}
+    for key in _KEYS:
+        value = getattr(table, key, None)
+        if value is None or not value.startswith("@"):
+            continue
+        try:
+            found[key] = value[1:] if value.startswith("@@") else _read(Path(place(value[1:])))
+        except (OSError, ValueError) as exc:
+            reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+            problems.append(Problem((*path, key), f"cannot read {place(value[1:])}: {reason}; @@ begins a text with @"))
+    return msgspec.structs.replace(table, **found) if found else table
+
+
+def _read(path: Path) -> str:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        raise ValueError(f"it is longer than {_MAX_BYTES:,} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as exc:
+        raise ValueError("it is not UTF-8 text") from exc
+
+
+def find_settings_file(explicit: str | None, env: Mapping[str, str], cwd: Path) -> Path | None:
+    """The file to read: ``--config``, ``$POOL_CONFIG``, ``./pool.toml``, the user's ``pool/pool.toml``, else None.
+
+    A file that was named is returned whether it exists or not. Raises SettingsError for ``./pool.toml`` where another
+    user than root owns it or may write it.
+    """
+    named = explicit or env.get("POOL_CONFIG")
+    if named:
+        return cwd / Path(named).expanduser()
+    config_home = env.get("XDG_CONFIG_HOME") or "~/.config"
+    here, users = cwd / "pool.toml", Path(config_home).expanduser() / "pool" / "pool.toml"
+    if here.is_file():
+        _refuse_others(here)
+        return here
+    return users if users.is_file() else None
+
+
+def _refuse_others(path: Path) -> None:
+    """Settings name programs to run, so a file of another user in the working directory is never picked up."""
+    problem = writable_by_others(path)
+    if problem is not None:
+        raise SettingsError(
+            f"{path} {problem}, who can have any program run with it: it is not used without being named; "
+            f"--config {path} says that it is wanted"
+        )
+
+
+def load_settings(
+    path: Path | None,
+    *,
+    data_dir: str | None = None,
+    min_workers: int | None = None,
+    max_workers: int | None = None,
+    machine: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read and check the file (None: the embedded defaults), with the command line's own values put over it.
+
+    ``machine``: the environment of a supervisor that is to run here; what it or the machine lacks is a problem too.
+
+    Raises SettingsError that names every key at fault, with its line and, for unknown ones, the likely intention.
+    """
+    text = "" if path is None else read_settings_file(path)
+    return parse_settings(
+        text, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers, machine=machine
+    )
+
+
+def parse_settings(
+    text: str,
+    path: Path | None,
+    *,
+    data_dir: str | None = None,
+    min_workers: int | None = None,
+    max_workers: int | None = None,
+    machine: Mapping[str, str] | None = None,
+) -> Settings:
+    """The same for the text of a file that stands (or is to stand) at ``path``."""
+    table = parse_toml(text, path)
+    problems = [
+        *_misplaced(table),
+        *(Problem(as_written(found.path), found.text) for found in type_problems(struct_shape(table), Settings)),
+    ]
+    if problems:
+        raise settings_error(problems, text, path)
+    settings = msgspec.convert(struct_shape(table), Settings, dec_hook=decode_unit)
+    settings = _override(settings, path, data_dir=data_dir, min_workers=min_workers, max_workers=max_workers)
+    settings, unread = with_prompt_files(settings, lambda name: _beside(path, name))
+    problems = [
+        *check_settings(settings),
+        *unread,
+        *_missing_files(settings),
+        *exposure_problems(settings, None if path is None else path.absolute()),
+        *_job_problems(settings),
+        *_hours_problems(settings),
+    ]
+    if not problems and machine is not None:
+        from settings.machine import machine_problems  # noqa: PLC0415  # clients need not wait for it
+
+        problems = list(machine_problems(settings, machine))
+    if problems:
+        flags = {("pool", "min"): min_workers, ("pool", "max"): max_workers}
+        raise settings_error(problems, text, path, given={key for key, value in flags.items() if value is not None})
+    return settings
+
+
+def read_settings_file(path: Path) -> str:
+    """The text of the file. Raises SettingsError where it cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as exc:
+        raise SettingsError(f"cannot read the settings file {path}: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        line = exc.object.count(b"\n", 0, exc.start) + 1
+        raise SettingsError(f"{path}:{line}: the file is not UTF-8 text") from exc
+
+
+def parse_toml(text: str, path: Path | None) -> dict[str, Any]:
+    """The text as TOML. Raises SettingsError that names the line where it is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        found = re.search(r"\(at line (\d+), column (\d+)\)", str(exc))
+        line = int(found[1]) if found else max(1, len(text.splitlines()))
+        column = f" at column {found[2]}" if found else " at the end of the file"
+        reason = re.sub(r" \(at .*\)$", "", str(exc))
+        raise SettingsError(f"{path}:{line}: this is not TOML: {reason[:1].lower()}{reason[1:]}{column}") from exc
+
+
+def salvage_place(path: Path | None) -> tuple[str, str]:
+    """``data_dir`` (absolute) and ``socket`` of an invalid file, each empty where it cannot be read.
+
+    By them a command finds the supervisor that was started before the file became invalid.
+    """
+    if path is None:
+        return "", ""
+    try:
+        table = _readable_part(read_settings_file(path))
+    except SettingsError:
+        table = {}
+    data_dir, socket = table.get("data_dir"), table.get("socket")
+    where = _beside(path, data_dir) if isinstance(data_dir, str) and data_dir else ""
+    return where, socket if isinstance(socket, str) else ""
+
+
+def _readable_part(text: str) -> dict[str, Any]:
+    """The beginning of the file that is valid TOML, which has the keys outside all tables."""
+    lines = text.splitlines()
+    while lines:
+        try:
+            return tomllib.loads("\n".join(lines))
+        except tomllib.TOMLDecodeError as exc:
+            found = re.search(r"\(at line (\d+),", str(exc))
+            lines = lines[: min(int(found[1]), len(lines)) - 1 if found else len(lines) - 1]
+    return {}
+
+
+def _misplaced(table: dict[str, Any]) -> list[Problem]:
+    """Quoted, a dotted name would be one key; nobody means that."""
+    return [Problem((name,), f"is one key as quoted; write [{name}]") for name in DOTTED if name in table]
+
+
+# --- paths and the command line ---------------------------------------------------------------------------------------
+
+
+def _override(
+    settings: Settings, path: Path | None, *, data_dir: str | None, min_workers: int | None, max_workers: int | None
+) -> Settings:
+    limits = {name: value for name, value in (("min", min_workers), ("max", max_workers)) if value is not None}
+    hooks, http = settings.gateway.hooks, settings.http
+    return msgspec.structs.replace(
+        settings,
+        data_dir=_absolute_data_dir(data_dir, settings.data_dir, path),
+        pool=msgspec.structs.replace(settings.pool, **limits),
+        gateway=msgspec.structs.replace(settings.gateway, hooks=_beside(path, hooks)) if hooks else settings.gateway,
+        agents={name: _with_hooks(agent, path) for name, agent in settings.agents.items()},
+        http=with_token_files(http, lambda name: _beside(path, name)),
+    )
+
+
+def _with_hooks(agent: AgentSettings, file: Path | None) -> AgentSettings:
+    return msgspec.structs.replace(agent, hooks=[_beside(file, name) for name in agent.hooks]) if agent.hooks else agent
+
+
+def _absolute_data_dir(flag: str | None, configured: str, path: Path | None) -> str:
+    if flag:
+        return _beside(None, flag)
+    if configured and path is not None:
+        return _beside(path, configured)
+    import platformdirs  # noqa: PLC0415  # 17 ms that a command with a data directory of its own need not pay
+
+    return platformdirs.user_state_dir("pool", appauthor=False)
+
+
+def _beside(file: Path | None, name: str) -> str:
+    """A path as the file (or, without one, the command line) means it, made absolute."""
+    place = Path() if file is None else file.parent
+    return os.path.abspath(place / Path(name).expanduser())  # noqa: PTH100  # also folds "..", which absolute() keeps
+
+
+def _missing_files(settings: Settings) -> list[Problem]:
+    hooks = settings.gateway.hooks
+    missing = hooks and not Path(hooks).is_file()
+    return [Problem(("gateway", "hooks"), f"there is no file {hooks}")] if missing else []
+
+
+def _hours_problems(settings: Settings) -> list[Problem]:
+    """Active hours that are no times of day, or of no time zone of this machine."""
+    own = {name: heartbeat.active_hours for name, heartbeat in settings.heartbeats.items()}
+    given = {name: hours for name, hours in {"defaults": settings.heartbeat.active_hours, **own}.items() if hours}
+    if not given:
+        return []
+    from heartbeat.schedule import hours_problem  # noqa: PLC0415  # what most commands need not wait for
+
+    found = ((name, hours_problem(hours.start, hours.end, hours.tz)) for name, hours in given.items())
+    return [Problem(("agents", name, "heartbeat", "active_hours"), text) for name, text in found if text]
+
+
+def _job_problems(settings: Settings) -> list[Problem]:
+    """Scheduled jobs that would never be due, or name what there is not; by this machine's clock and time zones."""
+    if not settings.cron.jobs:
+        return []
+    from heartbeat.cron.jobs import Names, cron_problems  # noqa: PLC0415  # what most commands need not wait for
+    from heartbeat.cron.schedule import machine_zone  # noqa: PLC0415  # the same
+    from heartbeat.delivery.targets import target_problem  # noqa: PLC0415  # the same
+
+    known = dict.fromkeys(settings.agent_names())
+
+    def agent_problem(agent: str) -> str | None:
+        return None if agent in known else f"agent: there is no agent {agent!r}{suggestion(agent, known)}"
+
+    names = Names(
+        agent_problem,
+        lambda target: target_problem(target, settings.delivery.webhooks),
+        lambda: settings.router.default_agent,
+    )
+    found = cron_problems(settings.cron, now=time.time(), local=machine_zone(), names=names)
+    return [Problem(path, text) for path, text in found]
+
+
+# --- what a refusal looks like ----------------------------------------------------------------------------------------
+
+
+def settings_error(
+    problems: list[Problem], text: str, path: Path | None, given: Collection[KeyPath] = frozenset()
+) -> SettingsError:
+    """Each problem with its line in the ``text`` of the file at ``path``.
+
+    ``given``: keys whose values are the command line's, whatever the file says.
+    """
+    lines = lines_of_keys(text)
+    shown = [
+        f"--{problem.path[-1]}: {problem}" if problem.path in given else f"{_place(problem.path, lines, path)}{problem}"
+        for problem in problems
+    ]
+    return SettingsError("\n".join(shown), problems)
+
+
+def _place(key: KeyPath, lines: dict[KeyPath, int], path: Path | None) -> str:
+    """The line of the key; else of the first thing in it, a table that only its inner ones name; else around it."""
+    inside = [line for other, line in lines.items() if other[: len(key)] == key]
+    if key and inside:
+        return f"{path}:{min(inside)}: "
+    if key:
+        return _place(key[:-1], lines, path)
+    return f"{path}: " if path and lines else ""

@@ -1,0 +1,262 @@
+"""The settings file that explains itself: every table and key with its default, read from the structs and their texts.
+
+A line that begins with ``#`` and a key sets that key to its default when it is uncommented; ``# `` begins prose.
+"""
+
+import ast
+import enum
+import inspect
+import itertools
+import re
+import textwrap
+from collections.abc import Iterator
+from datetime import date, datetime
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+import tomli_w
+
+from wire.units import ByteCount, Seconds
+
+_WIDTH = 100
+_SAMPLE_NAMES = {"agents": "main", "roles": "default"}
+"""Entries that exist without being named, so that naming them changes nothing."""
+_TIMES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"), (0.001, "ms"))
+_SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def render_template(root: type[msgspec.Struct]) -> str:
+    """The whole file for the settings that ``root`` describes: loaded as it is, or uncommented, it is the defaults."""
+    lines = [*_prose("Settings of pool. A line such as #key = value shows a default: remove the # to change it.")]
+    lines += _prose('Times are written "500ms", "30s", "5m", "2h" or "1d", sizes "64KiB", "10MB" or "1GiB".')
+    lines += _keys(root, ())
+    for path, kind in _tables(root, ()):
+        lines += ["", "", *_prose(_first_paragraph(kind)), f"[{'.'.join(path)}]", *_keys(kind, path)]
+    return "\n".join(lines) + "\n"
+
+
+def spelled(value: Any) -> Any:
+    """A value as people write it: times and sizes with the largest unit that fits; None entries of tables left out."""
+    if isinstance(value, msgspec.Struct):
+        names = {field.name: field.encode_name for field in msgspec.structs.fields(value)}
+        return spelled({names[name]: getattr(value, name) for name in value.__struct_fields__})
+    if isinstance(value, dict):
+        return {str(key): spelled(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple | frozenset | set):
+        return [spelled(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Seconds):
+        return _with_unit(value, _TIMES)
+    return _with_unit(value, _SIZES) if isinstance(value, ByteCount) else value
+
+
+def _with_unit(value: Seconds | ByteCount, units: tuple[tuple[float, str], ...]) -> str | int | float:
+    """The shortest spelling that means exactly this value; the bare number where none does."""
+    for factor, unit in units:
+        text = f"{round(value / factor)}{unit}"
+        if value and type(value).parse(text) == value:
+            return text
+    return int(value) if value == int(value) else float(value)
+
+
+def inline(value: Any) -> str:
+    """A TOML value in one line."""
+    if isinstance(value, dict):
+        entries = ", ".join(f"{inline_key(key)} = {inline(item)}" for key, item in value.items())
+        return f"{{ {entries} }}" if entries else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(inline(item) for item in value)}]"
+    return tomli_w.dumps({"k": value}).removeprefix("k = ").rstrip("\n")
+
+
+def inline_key(key: str) -> str:
+    """A key, quoted where it must be."""
+    return key if _BARE_KEY.fullmatch(key) else inline(key)
+
+
+# --- tables and keys --------------------------------------------------------------------------------------------------
+
+
+def _tables(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every table below one, with its struct."""
+    for field in msgspec.structs.fields(kind):
+        place = (*path, field.encode_name)
+        inner = _bare(field.type)
+        if _is_table(field):
+            yield place, inner
+            yield from _tables(inner, place)
+        elif _has_sample(field):
+            yield (*place, _SAMPLE_NAMES[field.encode_name]), _entry_of(inner, dict)
+
+
+def _keys(kind: type[msgspec.Struct], path: tuple[str, ...]) -> Iterator[str]:
+    """The lines of the keys that stand in the table itself."""
+    texts = _texts(kind)
+    for field in msgspec.structs.fields(kind):
+        inner = _bare(field.type)
+        if _is_table(field) or _has_sample(field) or _is_of_each(field):
+            continue
+        yield ""
+        yield from _prose(texts.get(field.name, ""))
+        yield from _choices(inner)
+        yield from _entry_example(".".join((*path, field.encode_name)), inner)
+        yield f"{'# ' if _default(field) is None else '#'}{_line(field)}"
+
+
+def _line(field: msgspec.structs.FieldInfo) -> str:
+    """A key with its default, or with an example where it has none."""
+    default = _default(field)
+    if default is None or default is msgspec.NODEFAULT:
+        why = "needed" if default is msgspec.NODEFAULT else "unset by default"
+        return f"{field.encode_name} = {inline(_example(field.type))} ({why})"
+    return f"{field.encode_name} = {inline(spelled(default))}"
+
+
+def _choices(kind: Any) -> Iterator[str]:
+    if get_origin(kind) is Literal:
+        yield from _prose(f"One of: {', '.join(get_args(kind))}.")
+    elif isinstance(kind, type) and issubclass(kind, enum.Enum):
+        texts = _texts(kind)
+        yield "# One of:"
+        for member in kind:
+            yield from _prose(f"{member.value}: {texts.get(member.name, '')}".removesuffix(": "), indent="  ")
+
+
+def _entry_example(name: str, kind: Any) -> Iterator[str]:
+    """What one entry of a list or a table of structs may say."""
+    entry = _entry_of(kind, list) or _entry_of(kind, dict)
+    if entry is None:
+        return
+    header = f"[[{name}]]" if _entry_of(kind, list) else f"[{name}.NAME]"
+    yield from _prose(f"An entry, {header}: {_first_paragraph(entry)}")
+    texts = _texts(entry)
+    for field in msgspec.structs.fields(entry):
+        yield from _prose(f"{_line(field)} # {texts.get(field.name, '')}".removesuffix(" # "), indent="  ")
+
+
+def _example(kind: Any) -> Any:
+    """A value of that type, for keys that have no default."""
+    least = _least(kind)
+    if least is not None:
+        return least
+    kind = _bare(kind)
+    if get_origin(kind) is Literal:
+        return get_args(kind)[0]
+    if _is_struct(kind):
+        return {field.encode_name: _example(field.type) for field in msgspec.structs.fields(kind)}
+    if get_origin(kind) in (list, dict):
+        return [] if get_origin(kind) is list else {}
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return next(iter(kind)).value
+    return {
+        datetime: date(2031, 5, 1),
+        Seconds: "10m",
+        ByteCount: "64MiB",
+        bool: True,
+        int: 1,
+        float: 1.0,
+    }.get(kind, "...")
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def _bare(kind: Any) -> Any:
+    """The type without what surrounds it: ``Annotated[X, ...]`` and ``X | None`` are X."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return _bare(next(option for option in get_args(kind) if option is not type(None)))
+    return kind
+
+
+def _least(kind: Any) -> Any:
+    """The smallest number that a type with a bound takes; None where there is no such bound."""
+    options = get_args(kind)
+    if get_origin(kind) is Annotated:
+        bounds = (each.ge for each in options[1:] if isinstance(each, msgspec.Meta))
+        return next((bound for bound in bounds if bound is not None), None)
+    found = map(_least, options) if get_origin(kind) in (Union, UnionType) else ()
+    return next((bound for bound in found if bound is not None), None)
+
+
+def _is_table(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether the field has a table of its own; a struct that is unset by default has none."""
+    return _is_struct(_bare(field.type)) and field.default is not None
+
+
+def _has_sample(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether the field holds tables by name, one of which can be shown without changing anything."""
+    return field.encode_name in _SAMPLE_NAMES and _entry_of(_bare(field.type), dict) is not None
+
+
+def _is_of_each(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether the field stands inside each of the entries by name; the table for all of them says so."""
+    return ".*." in field.encode_name
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _entry_of(kind: Any, container: type) -> type[msgspec.Struct] | None:
+    """The struct that a list or the values of a table hold; None where they hold something else."""
+    entry = _bare(get_args(kind)[-1]) if get_origin(kind) is container else None
+    return entry if _is_struct(entry) else None
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _prose(text: str, indent: str = "") -> list[str]:
+    """Comment lines; an empty text has none."""
+    paragraphs = re.sub(r"``([^`]*)``", r"\1", text).split("\n\n")
+    wrapped = [
+        textwrap.wrap(" ".join(each.split()), _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
+        if indent
+        else textwrap.wrap(" ".join(each.split()), _WIDTH)
+        for each in paragraphs
+    ]
+    return [f"# {line}" for lines in wrapped for line in lines]
+
+
+def _first_paragraph(kind: type) -> str:
+    return inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
+
+
+def _texts(kind: type) -> dict[str, str]:
+    """The text below each field of a class, those of its bases included; Python itself does not keep them."""
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if _is_ours(owner):
+            found |= _texts_in(ast.parse(textwrap.dedent(inspect.getsource(owner))))
+    return found
+
+
+def _is_ours(owner: type) -> bool:
+    return owner.__module__.partition(".")[0] not in ("builtins", "enum", "msgspec")
+
+
+def _texts_in(tree: ast.Module) -> dict[str, str]:
+    found = {}
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    for field, text in itertools.pairwise(body):
+        name = _field_name(field)
+        if name and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            found[name] = inspect.cleandoc(str(text.value.value))
+    return found
+
+
+def _field_name(node: ast.stmt) -> str | None:
+    match node:
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+        case _:
+            return None

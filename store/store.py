@@ -1,0 +1,314 @@
+"""Async facade; documents.
+
+The store as the event loop sees it: puts that never wait, a flush that waits for the disk, reads in threads.
+
+The store's documents as other rooms ask for them: kept by kind and key, durable when awaited.
+
+How a process whose event loop is busy lets the store's writer have the interpreter.
+"""
+
+import logging
+import sqlite3
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from store.backlog import Backlog
+from store.database import Connect, connect_to
+from store.maintenance import Upkeep
+from store.opening import SEQ_BLOCK, Opened, open_database
+from store.reader import read_documents, read_events
+from store.records import DocumentRow, EventRow, Loaded, RunKey, RunRow, SessionRow, StoreStatistics, StoreUnusable
+from store.settings import StoreSettings
+from store.writer import Trouble, Writer
+
+_READS_AT_ONCE = 2
+_logger = logging.getLogger("pool.store")
+
+
+class Store:
+    """Sessions, runs, events and documents that outlive the supervisor; made by ``open_store``, used on its event loop.
+
+    What is put is written in that order, a while later. When the disk refuses, it stays in memory and is written once
+    the disk takes it again.
+    """
+
+    loaded: Loaded
+    """What was there at the opening. ``del store.loaded`` once it has been taken over: it may be large."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        path: Path,
+        settings: StoreSettings,
+        *,
+        upkeep: Upkeep,
+        connect: Connect,
+        on_trouble: Trouble,
+    ) -> None:
+        self.loaded = opened.loaded
+        self._path = path
+        self._settings = settings
+        self._connect = connect
+        self._tell = on_trouble
+        self._reserved = opened.reserved
+        self._group: list[Callable[[Backlog], None]] | None = None
+        self._changed = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._readers = trio.CapacityLimiter(_READS_AT_ONCE)
+        self._writer = Writer(
+            opened.database, settings, upkeep, on_change=self._note_change, on_trouble=self._note_trouble
+        )
+        self._writer.start()
+
+    # --- putting: never waits; all of these raise PoolClosed once the store is closing -------------------------------
+
+    def put_session(self, row: SessionRow) -> None:
+        """Insert the session, or replace the row of its key."""
+        self._put(lambda backlog: backlog.put_session(row))
+
+    def delete_session(self, key: str) -> None:
+        """Forget the session, if there is one of that key. Its runs and events stay."""
+        self._put(lambda backlog: backlog.delete_session(key))
+
+    def put_run(self, row: RunRow) -> None:
+        """Insert the run, or replace its row, which keeps its place in the order of acceptance."""
+        self._put(lambda backlog: backlog.put_run(row))
+
+    def delete_runs(self, runs: Iterable[RunKey]) -> None:
+        """Forget runs."""
+        keys = list(runs)
+        self._put(lambda backlog: backlog.delete_runs(keys))
+
+    def put_events(self, rows: Iterable[EventRow]) -> None:
+        """Add events, each with a seq of its own, in any order."""
+        events = list(rows)
+        self._put(lambda backlog: backlog.put_events(events))
+
+    def put_document(self, kind: str, key: str, body: bytes | None) -> None:
+        """Insert a document, replace its body, or (``None``) remove it. Its place is that of its first insertion."""
+        if body is None:
+            self._put(lambda backlog: backlog.delete_document((kind, key)))
+        else:
+            row = DocumentRow(kind=kind, key=key, body=body)
+            self._put(lambda backlog: backlog.put_document(row))
+
+    def note_seq(self, seq: int) -> None:
+        """Tell the highest seq given out so far, so that a reservation is durable ahead of it.
+
+        To be called at least once for every 10,000 of them.
+        """
+        if seq + SEQ_BLOCK // 2 > self._reserved:
+            self._reserved = reserved = seq + 2 * SEQ_BLOCK - seq % SEQ_BLOCK
+            self._put(lambda backlog: backlog.reserve(reserved))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is put inside becomes durable in one step or not at all. Nothing is awaited inside."""
+        if self._group is not None:
+            yield
+            return
+        group = self._group = []
+        try:
+            yield
+        finally:
+            self._group = None
+            self._writer.put(lambda backlog: backlog.put_together(group))
+
+    def _put(self, change: Callable[[Backlog], None]) -> None:
+        if self._group is None:
+            self._writer.put(change)
+        else:
+            self._group.append(change)
+
+    # --- waiting ----------------------------------------------------------------------------------------------------
+
+    async def flush(self) -> bool:
+        """Wait until everything put before is durable. False = the disk refuses, and it is held in memory only."""
+        position = self._writer.position
+        return await self._until(lambda: self._writer.written >= position)
+
+    async def room(self) -> None:
+        """Wait while too much waits to be written; returns at once when the disk refuses."""
+        await self._until(lambda: self._writer.bytes_waiting <= self._settings.backlog)
+
+    async def _until(self, is_true: Callable[[], bool]) -> bool:
+        await trio.lowlevel.checkpoint()
+        while True:
+            changed = self._changed  # taken before looking: what changes after the look sets this very event
+            if is_true():
+                return True
+            if self._writer.is_degraded or self._writer.has_ended:
+                return False
+            await changed.wait()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def read_events(self, after: int, before: int, *, session: str | None, limit: int) -> list[EventRow]:
+        """Events with ``after < seq < before``, of one session or (None) of all, ascending, at most ``limit``.
+
+        Fewer than ``limit`` means that there are no more. Sees every event put before. Raises StoreUnusable.
+        """
+        unwritten = [] if await self.flush() else self._writer.unwritten_events()
+        read = partial(self._read, unwritten, after=after, before=before, session=session, limit=limit)
+        return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
+
+    def _read(
+        self, unwritten: list[EventRow], *, after: int, before: int, session: str | None, limit: int
+    ) -> list[EventRow]:
+        with self._unusable_told():
+            rows = read_events(self._path, self._connect, after=after, before=before, session=session, limit=limit)
+        if not unwritten:
+            return rows
+        wanted = (row for row in unwritten if after < row.seq < before and session in (None, row.session))
+        found = {row.seq: row for row in (*wanted, *rows)}  # some may have been written meanwhile
+        return [found[seq] for seq in sorted(found)][:limit]
+
+    async def read_documents(self, kind: str) -> dict[str, bytes]:
+        """The documents of a kind by their keys, in the order of their first insertion.
+
+        Sees every one put before. Raises StoreUnusable.
+        """
+        unwritten = {} if await self.flush() else self._writer.unwritten_documents(kind)
+        read = partial(self._read_documents, kind, unwritten)
+        return await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._readers)
+
+    def _read_documents(self, kind: str, unwritten: dict[str, bytes | None]) -> dict[str, bytes]:
+        with self._unusable_told():
+            found = {**read_documents(self._path, self._connect, kind=kind), **unwritten}
+        return {key: body for key, body in found.items() if body is not None}
+
+    @contextmanager
+    def _unusable_told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise StoreUnusable(f"the store {self._path} cannot be read: {exc}", path=str(self._path)) from exc
+
+    async def oldest_seq(self) -> int:
+        """From this seq on no event has gone, by retention or loss; 0 = none ever went.
+
+        A reader that has seen everything up to the one before it has missed nothing. Of what is older something is
+        missing, though not all of it need be: what was durable before the disk refused outlives what waited meanwhile.
+        """
+        await trio.lowlevel.checkpoint()
+        gone = self._writer.gone
+        return gone + 1 if gone else 0
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the disk refuses, and new rows are held in memory only."""
+        return self._writer.is_degraded
+
+    def statistics(self) -> StoreStatistics:
+        """Figures of this moment; counts what waits."""
+        return self._writer.statistics()
+
+    # --- what the writer's thread tells -----------------------------------------------------------------------------
+
+    def _note_change(self) -> None:
+        with suppress(trio.RunFinishedError):  # nobody is left who could wait
+            self._token.run_sync_soon(self._wake, idempotent=True)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _note_trouble(self, kind: str, details: dict[str, Any]) -> None:
+        with suppress(trio.RunFinishedError):  # nobody is left to be told
+            self._token.run_sync_soon(self._pass_on, kind, details)
+
+    def _pass_on(self, kind: str, details: dict[str, Any]) -> None:
+        try:
+            self._tell(kind, details)
+        except Exception:  # trio would end the whole program for an exception here
+            _logger.exception("nobody could be told of %s", kind)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Write what waits and close the file; gives up after ``close_timeout``, which is real time."""
+        self._writer.close()
+        with trio.CancelScope(shield=True):
+            join = partial(self._writer.join, self._settings.close_timeout)
+            has_ended = await trio.to_thread.run_sync(join, limiter=trio.CapacityLimiter(1))
+        if not has_ended:
+            rows = self._writer.statistics().rows_waiting
+            _logger.error("the store %s does not close; %d rows may be lost", self._path, rows)
+
+
+@asynccontextmanager
+async def open_store(
+    path: Path,
+    settings: StoreSettings,
+    *,
+    on_trouble: Trouble,
+    clock: Callable[[], float] = time.time,
+    connect: Connect = connect_to,
+) -> AsyncIterator[Store]:
+    """The store in that file, made if there is none; leaving the block writes what waits. Raises StoreUnusable.
+
+    ``on_trouble`` is called on the event loop with ``store_degraded``, ``store_recovered`` or ``store_rows_refused``
+    and facts about it. ``clock`` is wall time, by which old events are deleted.
+    """
+
+    def opening() -> tuple[Opened, Upkeep]:
+        opened = open_database(path, clock=clock, connect=connect)
+        return opened, Upkeep(opened.database, settings, clock=clock, monotonic=time.monotonic)
+
+    opened, upkeep = await trio.to_thread.run_sync(opening)
+    store = Store(opened, path, settings, upkeep=upkeep, connect=connect, on_trouble=on_trouble)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+class StoredDocuments:
+    """Implements ``heartbeat.ports.Documents``. Both raise PoolClosed, and ``load`` StoreUnusable."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def load(self, kind: str) -> dict[str, bytes]:
+        """See ``Documents.load``."""
+        return await self._store.read_documents(kind)
+
+    def put(self, kind: str, key: str, body: bytes | None) -> "Durable":
+        """See ``Documents.put``."""
+        self._store.put_document(kind, key, body)
+        return Durable(self._store)
+
+
+class Durable:
+    """Awaited, it waits until what was put before is durable, or the disk refuses; need not be awaited."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """See the class."""
+        return self._wait().__await__()
+
+    async def _wait(self) -> None:
+        await self._store.flush()
+
+
+_SWITCH_SECONDS = 50e-6
+"""Shorter than a round of a busy event loop.
+
+A round lets go of the interpreter for a moment, too short for a thread that has to wake up first, which then begins to
+wait anew. With Python's own 5 ms the writer, who needs it a dozen times for a commit, can starve beside such a loop:
+commits of 200 ms, some of 8 s, where they take 2 ms with this.
+"""
+
+
+def share_interpreter() -> None:
+    """For the whole process; the application calls it, before its event loop begins."""
+    sys.setswitchinterval(_SWITCH_SECONDS)

@@ -1,0 +1,104 @@
+"""Clock and fork faults in the supervisor.
+
+What one process tells another to believe: a block of memory that both share through a file.
+
+A fault writes, the supervisor that was started by ``stress.fault_injection`` reads, each time it looks at the
+clock or starts a process.
+
+Runs ``pool run`` in this process with a wall clock and a fork that somebody else can tamper with.
+
+python -m stress.fault_injection [any program] -m cli run --data-dir DIR ...
+
+The monotonic clock is nobody's to set, so it stays as it is; workers have the real wall clock.
+"""
+
+import errno
+import mmap
+import os
+import runpy
+import struct
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_SIZE = 16
+_OFFSET = struct.Struct("d")
+_IS_FULL_AT = _OFFSET.size
+
+
+class Tampering:
+    """``clock_offset``: seconds that the wall clock is ahead of the real one. ``no_processes``: no fork succeeds."""
+
+    @classmethod
+    def of(cls, data_dir: Path) -> "Tampering":
+        """That of the supervisor on this data directory, whoever of the two comes first."""
+        path = Path(f"{data_dir}.tampering")
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            os.ftruncate(descriptor, _SIZE)
+            return cls(mmap.mmap(descriptor, _SIZE))
+        finally:
+            os.close(descriptor)
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+
+    @property
+    def clock_offset(self) -> float:
+        """In seconds."""
+        return float(_OFFSET.unpack_from(self._memory)[0])
+
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        _OFFSET.pack_into(self._memory, 0, seconds)
+
+    @property
+    def no_processes(self) -> bool:
+        """Whether starting a process fails with EAGAIN."""
+        return bool(self._memory[_IS_FULL_AT])
+
+    @no_processes.setter
+    def no_processes(self, full: bool) -> None:
+        self._memory[_IS_FULL_AT] = full
+
+
+WRAPPER = (sys.executable, "-P", "-m", "stress.fault_injection")
+_MODULE = "cli"
+
+
+def _tamper(tampering: Tampering) -> None:
+    """Before anything of the supervisor is imported: some of it takes hold of the clock when it is."""
+    real = time.time
+
+    def moved() -> float:
+        return real() + tampering.clock_offset
+
+    def moved_ns() -> int:
+        return int(moved() * 1e9)
+
+    def refuse(event: str, _arguments: Any) -> None:
+        if event == "subprocess.Popen" and tampering.no_processes:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    time.time, time.time_ns = moved, moved_ns
+    sys.addaudithook(refuse)
+
+
+def main() -> None:
+    """Never returns normally: the command line ends the process with its exit code."""
+    try:
+        at = sys.argv.index(_MODULE)
+        data_dir = Path(sys.argv[sys.argv.index("--data-dir") + 1])
+    except (ValueError, IndexError):
+        sys.exit(f"give a command with `-m {_MODULE} run --data-dir DIR`")
+    _tamper(Tampering.of(data_dir))
+    sys.argv = [_MODULE, *sys.argv[at + 1 :]]
+    runpy.run_module(_MODULE, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

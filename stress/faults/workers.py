@@ -1,0 +1,122 @@
+"""F1-F3.
+
+F1: workers are killed with SIGKILL, or suspended for 0.1 to 60 seconds.
+
+F2 and F3: workers that write what is no message, and workers that do not want to end.
+
+Both happen inside a worker when a prompt says so; the load asks some of its sessions for such prompts. There are no
+strokes: which prompts come when is the load's choice, by the same seed.
+"""
+
+import math
+import signal
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar
+
+import trio
+
+from stress.facts import DAMAGED
+from stress.faults.base import Preparation, Stroke, Target
+from stress.faulty_agent import COMMAND, wicked_word
+from stress.plan import Plan
+
+_EVERY = 1.0
+"""One a second on average, for 64 workers; fewer for fewer."""
+_USUAL_WORKERS = 64
+_SHARE_OF_KILLS = 0.7
+_SHORTEST, _LONGEST = 0.1, 60.0
+_LEAST_RATE = 1 / 5
+
+
+class HurtWorkers:
+    """Any live worker, whatever it does at that moment: starting, being reset, in a turn, idle, stopping."""
+
+    name = "F1"
+    explains = frozenset({"worker_exited", "worker_stalled", "request_timeout", "acquire_timeout", DAMAGED})
+
+    def prepare(self, plan: Plan) -> Preparation:  # noqa: ARG002 - the port's signature
+        """Nothing: this can be done to any pool."""
+        return Preparation()
+
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:
+        """At random times; the lengths of suspensions are spread evenly over their orders of magnitude."""
+        rate = max(_LEAST_RATE, plan.workers / _USUAL_WORKERS) / _EVERY
+        strokes = []
+        at = plan.calm + rng.expovariate(rate)
+        while at < plan.longest:
+            kind = "kill" if rng.random() < _SHARE_OF_KILLS else "suspend"
+            seconds = math.exp(rng.uniform(math.log(_SHORTEST), math.log(_LONGEST)))
+            strokes.append(Stroke(at=at, kind=kind, pick=rng.random(), amount=seconds if kind == "suspend" else 0.0))
+            at += rng.expovariate(rate)
+        return strokes
+
+    async def inject(self, stroke: Stroke, target: Target) -> None:
+        """Hit one of those that live now; one that is suspended goes on after its time, if it still lives."""
+        victims = target.workers()
+        if not victims:
+            return
+        victim = victims[int(stroke.pick * len(victims))]
+        target.tell(self.name, stroke.kind, worker=victim.name, pid=victim.pid, seconds=stroke.amount)
+        if stroke.kind == "kill":
+            target.signal(victim, signal.SIGKILL)
+            return
+        target.signal(victim, signal.SIGSTOP)
+        try:
+            await trio.sleep(stroke.amount)
+        finally:
+            target.signal(victim, signal.SIGCONT)
+
+
+_AGENT, _ROLE = "wicked", "default"
+_KIB, _MIB = 1024, 1024 * 1024
+_LONGEST_LINE = "32MiB"
+"""Above the longest legal line that is written here; an endless one must not cost more than it has to."""
+
+
+class _WickedWorkers:
+    """What F2 and F3 have in common: an agent of their own, and words for what it is to do."""
+
+    explains: frozenset[str] = frozenset()
+    words: ClassVar[tuple[str, ...]]
+    share: ClassVar[float]
+
+    def prepare(self, plan: Plan) -> Preparation:
+        """An agent whose workers obey; the order of its prompts follows from the seed."""
+        words = list(self.words)
+        Random(plan.seed).shuffle(words)  # noqa: S311 - the same choices for the same seed is the point
+        return Preparation(
+            settings={"agents": {_AGENT: {"command": list(COMMAND)}}, "rpc": {"max_line_bytes": _LONGEST_LINE}},
+            profiles=((_AGENT, _ROLE),),
+            share=self.share,
+            prompts=tuple(f"{word} " for word in words),
+        )
+
+    def schedule(self, plan: Plan, rng: Random) -> Sequence[Stroke]:  # noqa: ARG002 - the port's signature
+        """Nothing: it is the prompts that do it."""
+        return ()
+
+    async def inject(self, stroke: Stroke, target: Target) -> None:
+        """There are no strokes."""
+
+
+class WickedOutput(_WickedWorkers):
+    """F2: what a worker writes is garbage, cut off, doubled, endless, or nobody's."""
+
+    name = "F2"
+    share = 0.02
+    words = (
+        *(wicked_word("garbage"), wicked_word("garbage", 500), wicked_word("bad-utf8"), wicked_word("one-byte")),
+        *(wicked_word("half-line-stall"), wicked_word("half-line-eof"), wicked_word("half-line-exit")),
+        *(wicked_word("line", size) for size in (64 * _KIB - 1, 64 * _KIB, 64 * _KIB + 1, 16 * _MIB)),
+        *(wicked_word("endless-line"), wicked_word("duplicate"), wicked_word("unknown-id")),
+        *(wicked_word("late-id"), wicked_word("late-answer")),
+    )
+
+
+class StubbornWorkers(_WickedWorkers):
+    """F3: a worker closes its streams, or is not to be got rid of, or leaves others behind."""
+
+    name = "F3"
+    share = 0.01
+    words = tuple(wicked_word(deed) for deed in ("close-stdin", "close-stdout", "no-end", "heir", "daemon"))

@@ -1,0 +1,394 @@
+"""A worker with faults on demand: the bundled agent behind a proxy that misbehaves when a prompt says so.
+
+python -m stress.faulty_agent [any flag of the agent]
+
+A prompt with the word ``WICKED:deed`` or ``WICKED:deed=NUMBER`` in it has its worker do that deed when the answer to
+this prompt is due. Conversations, transcripts and recall are the agent's own. What a deed leaves behind on purpose ends
+by itself after five minutes. Standard library only: workers start often, whatever is installed.
+"""
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
+from typing import NamedTuple, NoReturn
+
+_WORD = re.compile(r"(?<!\S)WICKED:([a-z0-9-]+)(?:=(\d+))?(?!\S)")
+_EVENT_HEAD = b'{"event":"assistant_message","data":{"partial":"'
+_EVENT_TAIL = b'"}}\n'
+_BLOCK = 64 * 1024
+_REMEMBERED = 16
+
+
+class Act(Enum):
+    """What a deed does beside writing."""
+
+    STALL = auto()
+    """From here on read nothing, write nothing, live on."""
+    EXIT = auto()
+    CLOSE_STDIN = auto()
+    CLOSE_STDOUT = auto()
+    """Whatever is written later goes nowhere."""
+    IGNORE_THE_END = auto()
+    """Live on after SIGTERM, after the end of stdin, after everything but SIGKILL."""
+    HEIR = auto()
+    """Start a process that keeps stdout open and outlives the worker."""
+    DAEMON = auto()
+    """Start a process in a session of its own, fork in between, everything closed: nobody's child."""
+    HOLD_BACK = auto()
+    """Say the answer only after the next one."""
+
+
+class Scene(NamedTuple):
+    """When a deed strikes: the whole line that is due, the deed's number (None = as it says), and earlier answers."""
+
+    answer: bytes
+    number: int | None
+    earlier: tuple[bytes, ...]
+
+    def count(self, default: int) -> int:
+        """The number, or the deed's own."""
+        return default if self.number is None else self.number
+
+    @property
+    def half(self) -> bytes:
+        """The first half of the answer, no line."""
+        return self.answer[: len(self.answer) // 2]
+
+
+Step = bytes | Act
+Deed = Callable[[Scene], Iterator[Step]]
+
+
+def wicked_word(deed: str, number: int | None = None) -> str:
+    """The word that asks for a deed. Raises KeyError where there is no such deed."""
+    if deed not in DEEDS:
+        raise KeyError(deed)
+    return f"WICKED:{deed}" if number is None else f"WICKED:{deed}={number}"
+
+
+# --- what is written --------------------------------------------------------------------------------------------------
+
+
+def _garbage(scene: Scene) -> Iterator[Step]:
+    """So many lines (3) that are no messages, then the answer."""
+    for number in range(scene.count(3)):
+        yield (b"this is no message %d\n" % number, b'{"event": "half a mess\n', b"\x00\x01\x02[]{}\n")[number % 3]
+    yield scene.answer
+
+
+def _bad_utf8(scene: Scene) -> Iterator[Step]:
+    """A line like a message, but for its invalid UTF-8; then the answer."""
+    yield _EVENT_HEAD + b"\xff\xfe\xc3" + _EVENT_TAIL
+    yield scene.answer
+
+
+def _one_byte(scene: Scene) -> Iterator[Step]:
+    """The answer, each byte in a write of its own."""
+    for position in range(len(scene.answer)):
+        yield scene.answer[position : position + 1]
+
+
+def _half_line_stall(scene: Scene) -> Iterator[Step]:
+    """Half of the answer, and then nothing."""
+    yield scene.half
+    yield Act.STALL
+
+
+def _half_line_eof(scene: Scene) -> Iterator[Step]:
+    """Half of the answer and the end of stdout, from a worker that lives on."""
+    yield scene.half
+    yield Act.CLOSE_STDOUT
+    yield Act.STALL
+
+
+def _half_line_exit(scene: Scene) -> Iterator[Step]:
+    """Half of the answer, and the worker is gone."""
+    yield scene.half
+    yield Act.EXIT
+
+
+def _line(scene: Scene) -> Iterator[Step]:
+    """A legal line of exactly so many bytes (65536), its end included; then the answer."""
+    room = scene.count(_BLOCK) - len(_EVENT_HEAD) - len(_EVENT_TAIL)
+    yield _EVENT_HEAD + b"x" * max(0, room) + _EVENT_TAIL
+    yield scene.answer
+
+
+def _endless_line(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - this answer never comes
+    """A line without an end."""
+    while True:
+        yield b"x" * _BLOCK
+
+
+def _duplicate(scene: Scene) -> Iterator[Step]:
+    """The same answer twice."""
+    yield scene.answer
+    yield scene.answer
+
+
+def _unknown_id(scene: Scene) -> Iterator[Step]:
+    """An answer to what nobody has asked, then the answer."""
+    yield b'{"id":"nobody-asked","result":{}}\n'
+    yield scene.answer
+
+
+def _late_id(scene: Scene) -> Iterator[Step]:
+    """The answer, and after it earlier answers once more: nobody waits for those any longer."""
+    yield scene.answer
+    yield from scene.earlier
+
+
+def _late_answer(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - the answer is said another time
+    """The answer, but after the next one."""
+    yield Act.HOLD_BACK
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
+
+def _close_stdin(scene: Scene) -> Iterator[Step]:
+    """The answer, and whoever writes to the worker after it gets an error."""
+    yield scene.answer
+    yield Act.CLOSE_STDIN
+
+
+def _close_stdout(scene: Scene) -> Iterator[Step]:  # noqa: ARG001 - this answer goes nowhere
+    """No answer and the end of stdout, from a worker that lives on."""
+    yield Act.CLOSE_STDOUT
+
+
+def _no_end(scene: Scene) -> Iterator[Step]:
+    """The answer, and from then on only SIGKILL ends the worker."""
+    yield Act.IGNORE_THE_END
+    yield scene.answer
+
+
+def _heir(scene: Scene) -> Iterator[Step]:
+    """The answer, a process that keeps stdout open, and the worker is gone."""
+    yield scene.answer
+    yield Act.HEIR
+    yield Act.EXIT
+
+
+def _daemon(scene: Scene) -> Iterator[Step]:
+    """A process that has left the family, then the answer; the worker lives on."""
+    yield Act.DAEMON
+    yield scene.answer
+
+
+DEEDS: Mapping[str, Deed] = {
+    deed.__name__.removeprefix("_").replace("_", "-"): deed
+    for deed in (
+        *(_garbage, _bad_utf8, _one_byte, _half_line_stall, _half_line_eof, _half_line_exit, _line, _endless_line),
+        *(_duplicate, _unknown_id, _late_id, _late_answer, _close_stdin, _close_stdout, _no_end, _heir, _daemon),
+    )
+}
+
+
+# --- when -------------------------------------------------------------------------------------------------------------
+
+
+class Mischief:
+    """Hears what goes to a good worker, and turns what that says into what is to be written and done."""
+
+    def __init__(self) -> None:
+        self._due: dict[str | int, tuple[str, int | None]] = {}
+        self._earlier: deque[bytes] = deque(maxlen=_REMEMBERED)
+        self._late = b""
+
+    def hear(self, line: bytes) -> None:
+        """One line on its way to the worker."""
+        if b"WICKED:" not in line:
+            return
+        request = json.loads(line)
+        found = _WORD.search(request["params"]["text"]) if request["method"] == "prompt" else None
+        if found is not None and found[1] in DEEDS:
+            self._due[request["id"]] = (found[1], int(found[2]) if found[2] else None)
+
+    def say(self, line: bytes) -> Iterator[Step]:
+        """What becomes of one line of the worker, its end included."""
+        if not line.startswith(b'{"id":'):
+            yield line
+            return
+        deed, number = self._due.pop(json.loads(line)["id"], ("", None))
+        scene = Scene(line, number, tuple(self._earlier))
+        self._earlier.append(line)
+        if not deed:
+            late, self._late = self._late, b""
+            yield line + late
+            return
+        for step in DEEDS[deed](scene):
+            if step is Act.HOLD_BACK:
+                self._late += line
+            else:
+                yield step
+
+
+COMMAND = (sys.executable, "-P", "-m", "stress.faulty_agent")
+"""What starts it from any directory."""
+
+_STDIN, _STDOUT = 0, 1
+_READ_BYTES = 64 * 1024
+_LEFTOVER_SECONDS = 300
+_EXIT_CODE = 7
+_HIGHEST_DESCRIPTOR = 64
+
+
+class _Lines:
+    """A stream and what has come of it that is no whole line yet."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._rest = b""
+
+    def read(self) -> list[bytes] | None:
+        """The lines that are whole now, with their ends; None = there will be no more."""
+        piece = os.read(self.descriptor, _READ_BYTES)
+        if not piece:
+            return None
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        return [line + b"\n" for line in lines]
+
+
+class _Impostor:
+    """One agent, and the pipes that somebody takes for the agent's."""
+
+    def __init__(self, arguments: Iterable[str]) -> None:
+        self._mischief = Mischief()
+        self._ends_with_agent = True
+        self._agent = subprocess.Popen(
+            [sys.executable, "-P", "-m", "agent", "--mode", "rpc", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "POOL_WORKER_PARENT": str(os.getpid())},
+        )
+        if self._agent.stdin is None or self._agent.stdout is None:
+            raise RuntimeError("the agent's streams are no pipes")
+        self._to_agent = self._agent.stdin
+        self._from_above = _Lines(_STDIN)
+        self._from_agent = _Lines(self._agent.stdout.fileno())
+        self._poll = select.poll()
+        self._deeds: Mapping[Act, Callable[[], object]] = {
+            Act.STALL: _stall,
+            Act.EXIT: lambda: os._exit(_EXIT_CODE),
+            Act.CLOSE_STDIN: self._close_stdin,
+            Act.CLOSE_STDOUT: lambda: _close(_STDOUT),
+            Act.IGNORE_THE_END: self._ignore_the_end,
+            Act.HEIR: _leave_heir,
+            Act.DAEMON: _leave_daemon,
+        }
+
+    def run(self) -> int:
+        """Until the agent ends; its exit code."""
+        signal.signal(signal.SIGTERM, lambda *_: self._agent.terminate())
+        self._poll.register(_STDIN, select.POLLIN)
+        self._poll.register(self._from_agent.descriptor, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            if _STDIN in ready:
+                self._pass_down()
+            if self._from_agent.descriptor in ready and not self._pass_up():
+                return self._end()
+
+    def _pass_down(self) -> None:
+        lines = self._from_above.read()
+        if lines is None:
+            self._poll.unregister(_STDIN)
+            self._to_agent.close()
+            return
+        for line in lines:
+            self._mischief.hear(line)
+            self._to_agent.write(line)
+        self._to_agent.flush()
+
+    def _pass_up(self) -> bool:
+        lines = self._from_agent.read()
+        for line in lines or ():
+            for step in self._mischief.say(line):
+                self._perform(step)
+        return lines is not None
+
+    def _perform(self, step: Step) -> None:
+        if isinstance(step, bytes):
+            _write(step)
+        else:
+            self._deeds[step]()
+
+    def _close_stdin(self) -> None:
+        """Ours alone: the agent is to live on."""
+        self._poll.unregister(_STDIN)
+        _close(_STDIN)
+
+    def _ignore_the_end(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._ends_with_agent = False
+
+    def _end(self) -> int:
+        code = self._agent.wait()
+        if not self._ends_with_agent:
+            _stall()
+        return code if code >= 0 else 128 - code
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(_STDOUT, view) :]
+
+
+def _stall() -> NoReturn:
+    while True:
+        signal.pause()
+
+
+def _close(descriptor: int) -> None:
+    """Close it for good: the number stays taken, so that no later file is mistaken for it."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, descriptor)
+    os.close(null)
+
+
+def _leave_heir() -> None:
+    """It has our stdout and nothing else of ours."""
+    if os.fork() == 0:
+        _close(_STDIN)
+        _outlive()
+
+
+def _leave_daemon() -> None:
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for descriptor in (_STDIN, _STDOUT, 2):
+                _close(descriptor)
+            _outlive()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _outlive() -> NoReturn:
+    os.closerange(3, _HIGHEST_DESCRIPTOR)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(_LEFTOVER_SECONDS)
+    os._exit(0)
+
+
+def main() -> int:
+    """The exit code: the agent's, or 7 where a deed ends it, or 1 once nobody reads."""
+    try:
+        return _Impostor(sys.argv[1:]).run()
+    except BrokenPipeError:
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""L1-L6.
+
+One request that a load makes, and the choices that all loads share: who asks, of which kind, how urgent. Pure.
+
+Loads: who asks what when, as pure generators from a seeded source of choices.
+"""
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Iterator
+from random import Random
+
+import msgspec
+
+from stress.faults.base import Preparation
+from stress.plan import Plan
+
+_ZIPF = 1.1
+_PRIORITIES = (3, 5, 10)
+_PRIORITY_WEIGHTS = (2, 5, 3)
+_RECENT_PER_WORKER = 2
+_LONGEST_TURNS = 5.0
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """``at``: seconds after the run began. ``turn``: seconds that it takes. ``prefix``: what its prompt begins with.
+
+    ``alone``: it is made only when all that were made before have their outcomes.
+    """
+
+    number: int
+    at: float
+    session: str
+    role: str
+    priority: int
+    turn: float
+    agent: str = "main"
+    prefix: str = ""
+    alone: bool = False
+    wicked: bool = False
+
+
+def zipf_weights(count: int) -> list[float]:
+    """How popular each of ``count`` profiles is: the n-th as 1 / n ** 1.1."""
+    return [1 / (rank**_ZIPF) for rank in range(1, count + 1)]
+
+
+class Crowd:
+    """The sessions of a run, each of one profile, and who of them speaks next."""
+
+    def __init__(self, plan: Plan, rng: Random) -> None:
+        self._rng = rng
+        self._turn = plan.turn
+        self._roles = rng.choices(plan.roles, zipf_weights(len(plan.roles)), k=plan.sessions)
+        self._unseen = list(range(plan.sessions))
+        rng.shuffle(self._unseen)
+        self._seen: list[int] = []
+        self._recent: deque[int] = deque(maxlen=_RECENT_PER_WORKER * plan.workers)
+        self._left = plan.requests
+        self._at_once = plan.workers
+
+    def role(self, session: int) -> str:
+        """The profile of a session, which it keeps."""
+        return self._roles[session]
+
+    def next_session(self) -> int:
+        """A new one, as long as there are, often enough for all to have spoken; else one just heard, or any.
+
+        At first new ones, for every worker one: fewer could not use the pool, each being answered by one at a time.
+        """
+        rng = self._rng
+        is_new = len(self._seen) < self._at_once or rng.random() * max(1, self._left) < len(self._unseen)
+        self._left -= 1
+        if self._unseen and is_new:
+            session = self._unseen.pop()
+            self._seen.append(session)
+        else:
+            session = rng.choice(self._recent if rng.random() < 0.5 else self._seen)
+        self._recent.append(session)
+        return session
+
+    def arrival(self, number: int, at: float, session: int, *, alone: bool = False) -> Arrival:
+        """What that session asks at that time."""
+        rng = self._rng
+        turn = min(rng.expovariate(1 / self._turn), _LONGEST_TURNS * self._turn) if self._turn else 0.0
+        return Arrival(
+            number=number,
+            at=at,
+            session=f"s{session:05}",
+            role=self.role(session),
+            priority=rng.choices(_PRIORITIES, _PRIORITY_WEIGHTS)[0],
+            turn=round(turn, 3),
+            alone=alone,
+        )
+
+
+def mixed_with_wicked(
+    arrivals: Iterator[Arrival], wicked: Preparation, rng: Random, sessions: int
+) -> Iterator[Arrival]:
+    """The same arrivals, some of which (``wicked.share``) go to profiles whose workers misbehave."""
+    if not wicked.profiles:
+        yield from arrivals
+        return
+    prompts = itertools.cycle(wicked.prompts)
+    for arrival in arrivals:
+        if rng.random() >= wicked.share:
+            yield arrival
+            continue
+        agent, role = rng.choice(wicked.profiles)
+        session = f"wicked-{agent}-{role}-{rng.randrange(sessions):03}"
+        yield msgspec.structs.replace(
+            arrival, session=session, agent=agent, role=role, prefix=next(prompts), wicked=True
+        )
+
+
+def arrivals(plan: Plan, rng: Random) -> Iterator[Arrival]:
+    """All requests of the plan's load in order of time; the same choices for the same seed."""
+    crowd = Crowd(plan, rng)
+    yield from _bursts(plan, crowd) if plan.load == "L3" else _steady(plan, crowd, rng)
+
+
+def _steady(plan: Plan, crowd: Crowd, rng: Random) -> Iterator[Arrival]:
+    """Independent of one another, ``plan.rate`` a second once the ramp is over."""
+    passed = 0.0
+    for number in range(plan.requests):
+        passed += rng.expovariate(1.0)
+        at = _when(plan, passed)
+        if plan.is_timed and at > plan.seconds:
+            return
+        yield crowd.arrival(number, at, crowd.next_session())
+
+
+def _when(plan: Plan, requests: float) -> float:
+    """When so many requests are to be expected, where the rate grows evenly until the ramp is over."""
+    in_ramp = plan.rate * plan.ramp / 2
+    return (
+        math.sqrt(2 * plan.ramp * requests / plan.rate) if requests < in_ramp else plan.ramp / 2 + requests / plan.rate
+    )
+
+
+def _bursts(plan: Plan, crowd: Crowd) -> Iterator[Arrival]:
+    """``plan.burst`` at one moment, and again when all of those have their outcomes."""
+    for number in range(plan.requests):
+        yield crowd.arrival(number, 0.0, number % plan.sessions, alone=number > 0 and number % plan.burst == 0)

@@ -1,0 +1,116 @@
+"""A process that takes the pid of one that has died, and says whether anybody signals it.
+
+    python -m stress.pid_reuse PID
+
+As soon as the pid is free a child with it is made (``clone3`` with ``set_tid``, which needs CAP_SYS_ADMIN or
+CAP_CHECKPOINT_RESTORE), and lives until stdin ends or somebody signals it. Printed, a line each: ``there``, or why not;
+then ``let alone`` or ``signalled``. Linux, standard library only.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import select
+import signal
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+COMMAND = (sys.executable, "-P", "-m", "stress.pid_reuse")
+"""What starts it from any directory; its arguments follow."""
+THERE, LET_ALONE, SIGNALLED = "there", "let alone", "signalled"
+
+_CLONE3 = 435
+"""The same number on every architecture that has the call."""
+_ARGUMENTS = struct.Struct("11Q")
+_CAPABILITIES = (21, 40)
+"""CAP_SYS_ADMIN, CAP_CHECKPOINT_RESTORE: either will do."""
+_PR_SET_PDEATHSIG = 1
+_FAREWELL = signal.SIGRTMAX
+_PATIENCE = 30.0
+_PAUSE = 0.005
+
+
+def why_not() -> str:
+    """Why this machine, or this user, cannot choose a pid; empty = it can."""
+    if not sys.platform.startswith("linux"):
+        return f"{platform.system()} lets nobody choose a pid"
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
+    if any(int(effective, 16) >> bit & 1 for bit in _CAPABILITIES):
+        return ""
+    return "choosing a pid needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE"
+
+
+def _fork_as(pid: int) -> int:
+    """Fork into that pid: 0 in the child. Raises OSError, with EEXIST while somebody has it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    wanted = (ctypes.c_int * 1)(pid)
+    arguments = _ARGUMENTS.pack(0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), 1, 0)
+    buffer = ctypes.create_string_buffer(arguments, len(arguments))
+    made: int = libc.syscall(ctypes.c_long(_CLONE3), buffer, ctypes.c_size_t(len(arguments)))
+    if made < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return made
+
+
+def _fork_when_free(pid: int) -> int:
+    """Nothing tells when a pid becomes free, so it is tried again and again; raises OSError after some seconds."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return _fork_as(pid)
+        except OSError as exc:
+            if exc.errno != errno.EEXIST or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE)
+
+
+def _live() -> NoReturn:
+    """In the child: until any signal comes, or its parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    heard = signal.sigwaitinfo(signal.valid_signals())
+    os._exit(0 if (heard.si_signo, heard.si_pid) == (_FAREWELL, os.getppid()) else 1)
+
+
+def _is_let_alone(child: int) -> bool:
+    """Wait for the end of stdin or of the child; whether nobody has signalled it by then.
+
+    Of signals that wait the child hears the farewell last, and it says by its exit code whether that was the first.
+    """
+    select.select([sys.stdin.fileno(), os.pidfd_open(child)], [], [])
+    os.kill(child, _FAREWELL)
+    _, status = os.waitpid(child, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return status == 0
+
+
+def main() -> int:
+    """The exit code: 0, or 1 where it could not be done."""
+    pid = int(sys.argv[1])
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        child = _fork_when_free(pid)
+    except OSError as exc:
+        _say(f"pid {pid}: {exc.strerror}")
+        return 1
+    if child == 0:
+        _live()
+    _say(THERE)
+    _say(LET_ALONE if _is_let_alone(child) else SIGNALLED)
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,327 @@
+"""Process and status sampling.
+
+The supervisor's processes as ``/proc`` has them: workers by the mark in their environment, zombies, sizes.
+
+Looks at the supervisor from outside while the load goes on: its processes, its status, how late the machine is.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from stress.connection import Connection
+from stress.facts import Delayed, Disordered, Fact, Figures, Processes, Waiting, WorkerFigures, WorkerProcess
+
+_PROC = Path("/proc")
+_MARKER = b"POOL_WORKER_ID="
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_ZOMBIE = "Z"
+_DYING = frozenset("ZX")
+_SUPERVISOR_WORDS = {b"-m", b"cli", b"run"}
+
+
+class Stat(NamedTuple):
+    """Of ``/proc/PID/stat``: state letter, parent, session, start in clock ticks since boot."""
+
+    state: str
+    parent: int
+    session: int
+    started: int
+
+
+class Look(NamedTuple):
+    """A supervisor's children at one moment: live workers in order of start, and those nobody has waited for."""
+
+    workers: tuple[WorkerProcess, ...]
+    zombies: tuple[int, ...]
+
+
+def read_stat(pid: int) -> Stat | None:
+    """None = there is no such process."""
+    try:
+        content = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = content[content.rindex(b")") + 2 :].split()
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def resident_bytes(pid: int) -> int:
+    """Its resident size; 0 = there is no such process."""
+    try:
+        return int((_PROC / str(pid) / "statm").read_bytes().split()[1]) * _PAGE_BYTES
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def open_files(pid: int) -> int | None:
+    """How many files it has open; None = there is no such process, or it is not ours to look at."""
+    try:
+        return sum(1 for _ in (_PROC / str(pid) / "fd").iterdir())
+    except OSError:
+        return None
+
+
+def seconds_in_queue(pid: int) -> float:
+    """How long its main thread has been ready to run and had no CPU, since it began; 0 = not known."""
+    try:
+        return int((_PROC / str(pid) / "task" / str(pid) / "schedstat").read_bytes().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
+def marker_of(pid: int) -> str:
+    """What the supervisor has marked a worker with, ``INSTANCE:WORKER``; what a worker starts inherits it."""
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return ""
+    found = [value for value in environment.split(b"\0") if value.startswith(_MARKER)]
+    return found[0].removeprefix(_MARKER).decode(errors="replace") if found else ""
+
+
+def marked_processes(instance: str) -> list[int]:
+    """Every live process that carries the marker of that supervisor, whoever its parent is."""
+    pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
+    return [pid for pid in pids if marker_of(pid).startswith(f"{instance}:") and _is_alive(pid)]
+
+
+def signal_process(process: WorkerProcess, number: int) -> bool:
+    """Send a signal to that very process, never to one that has its pid now; whether it was there."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        stat = read_stat(process.pid)
+        if stat is None or stat.started != process.started:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def children_of(pid: int) -> Iterator[int]:
+    """Its children; none = it has none, or is gone."""
+    tasks = _PROC / str(pid) / "task"
+    try:
+        threads = list(tasks.iterdir())
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            children = (thread / "children").read_bytes()
+        except OSError:
+            continue
+        yield from map(int, children.split())
+
+
+def find_supervisor(started: int) -> int:
+    """The supervisor among what was started: the process itself, or that which a wrapper has started in its turn."""
+    waiting = [started]
+    while waiting:
+        pid = waiting.pop(0)
+        try:
+            command = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if _SUPERVISOR_WORDS.issubset(command) and Path(os.fsdecode(command[0])).name.startswith("python"):
+            return pid
+        waiting += children_of(pid)
+    return started
+
+
+class Household:
+    """One supervisor's children. What kind of child each is, is looked up once.
+
+    ``instance``: what its workers are marked with; empty = nobody knows until the first one is seen.
+    """
+
+    def __init__(self, supervisor: int, instance: str = "") -> None:
+        self.supervisor = supervisor
+        self.instance = instance
+        self._names: dict[tuple[int, int], str] = {}
+        self._others: set[tuple[int, int]] = set()
+
+    def look(self) -> Look:
+        """Its children now."""
+        found, zombies = [], []
+        for pid in children_of(self.supervisor):
+            stat = read_stat(pid)
+            if stat is None:
+                continue
+            if stat.state in _DYING:
+                zombies += [pid] if stat.state == _ZOMBIE else []
+            elif name := self._name(pid, stat):
+                found.append(WorkerProcess(pid, stat.started, name))
+        return Look(tuple(sorted(found, key=lambda each: (each.started, each.pid))), tuple(zombies))
+
+    def left(self) -> list[int]:
+        """What is left of it after its end: marked processes, and children that were no workers."""
+        others = [pid for pid, started in self._others if _is_alive(pid, started)]
+        return sorted({*others, *(marked_processes(self.instance) if self.instance else [])})
+
+    def _name(self, pid: int, stat: Stat) -> str:
+        """The worker's name; empty = it is none, or has not become one yet: between fork and exec nobody can tell.
+
+        What a worker has left behind carries its mark too, but only workers lead the session that they are in.
+        """
+        key = (pid, stat.started)
+        name = self._names.get(key)
+        if name is None:
+            instance, _, name = marker_of(pid).partition(":")
+            if not name or stat.session != pid:
+                self._others.add(key)
+                return ""
+            self.instance = instance
+            self._names[key] = name
+            self._others.discard(key)
+        return name
+
+
+def _is_alive(pid: int, started: int | None = None) -> bool:
+    stat = read_stat(pid)
+    return stat is not None and stat.state not in _DYING and started in (None, stat.started)
+
+
+_LOOK_SECONDS = 0.05
+_MEASURE_SECONDS = 1.0
+_NAP_SECONDS = 0.02
+_STATUS_SECONDS = 1.0
+ANSWER_SECONDS = 60.0
+"""A supervisor that has not answered one question by then does not answer at all."""
+_STATUS_SHARE = 0.02
+"""The supervisor is not to spend more of its time on our questions than this."""
+
+
+class _Pool(msgspec.Struct):
+    max: int
+    mode: str
+
+
+class _Counters(msgspec.Struct):
+    grants: dict[str, int]
+    releases: int
+    lost: int
+    active: int
+
+
+class _Status(msgspec.Struct):
+    pool: _Pool
+    counters: _Counters
+    workers: tuple[WorkerFigures, ...]
+    waiting: tuple[Waiting, ...]
+
+
+def read_status(document: Any, *, t: float, life: int, before: tuple[int, ...], after: tuple[int, ...]) -> Figures:
+    """Of a status document what is judged. Pure."""
+    status = msgspec.convert(document, _Status)
+    return Figures(
+        t=t,
+        life=life,
+        mode=status.pool.mode,
+        max=status.pool.max,
+        workers=status.workers,
+        waiting=status.waiting,
+        before=before,
+        after=after,
+        grants=sum(status.counters.grants.values()),
+        releases=status.counters.releases,
+        lost=status.counters.lost,
+        active=status.counters.active,
+    )
+
+
+class Witness:
+    """``tell`` is told what is seen; ``household`` and ``life`` say whose processes are looked at now."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        household: Callable[[], Household | None],
+        life: Callable[[], int],
+        clock: Callable[[], float],
+        tell: Callable[[Fact], None],
+    ) -> None:
+        self._connection = connection
+        self._household = household
+        self._life = life
+        self._clock = clock
+        self._tell = tell
+        self._last: Look | None = None
+        self._measured = -_MEASURE_SECONDS
+
+    async def watch_processes(self) -> None:
+        """Twenty times a second; told when something has changed, and once a second with the supervisor's size."""
+        while True:
+            self.look()
+            await trio.sleep(_LOOK_SECONDS)
+
+    def look(self) -> None:
+        """Once."""
+        household = self._household()
+        if household is None:
+            self._last = None
+            return
+        look, now = household.look(), self._clock()
+        measures = now - self._measured >= _MEASURE_SECONDS
+        if look == self._last and not measures:
+            return
+        self._last = look
+        pid = household.supervisor
+        size = {"rss": resident_bytes(pid), "fds": open_files(pid)} if measures else {}
+        self._measured = now if measures else self._measured
+        self._tell(
+            Processes(t=now, life=self._life(), supervisor=pid, workers=look.workers, zombies=look.zombies, **size)
+        )
+
+    async def watch_status(self) -> None:
+        """Once a second, or as often as the supervisor can bear."""
+        while True:
+            asked = self._clock()
+            life, before = self._life(), self._pids()
+            document = None
+            with trio.move_on_after(ANSWER_SECONDS):
+                document = await self._connection.ask("status")
+            if document is None:
+                what = f"the supervisor did not answer status in {ANSWER_SECONDS:g} s"
+                self._tell(Disordered(t=self._clock(), what=what))
+            elif self._life() == life:
+                self._tell(read_status(document, t=self._clock(), life=life, before=before, after=self._pids()))
+            took = self._clock() - asked
+            await trio.sleep(max(_STATUS_SECONDS, took / _STATUS_SHARE))
+
+    async def watch_delays(self) -> None:
+        """Each second and at the end, by how much this machine makes things late.
+
+        How much later than asked for this process goes on after a nap, at most; or how long the supervisor was ready to
+        run and had no CPU, where that is more.
+        """
+        told, queued = self._clock(), self._queued()
+        while True:
+            worst, before = 0.0, queued
+            try:
+                while self._clock() - told < _MEASURE_SECONDS:
+                    began = self._clock()
+                    await trio.sleep(_NAP_SECONDS)
+                    worst = max(worst, self._clock() - began - _NAP_SECONDS)
+            finally:
+                told, queued = self._clock(), self._queued()
+                self._tell(Delayed(t=told, seconds=max(worst, queued - before)))
+
+    def _queued(self) -> float:
+        household = self._household()
+        return 0.0 if household is None else seconds_in_queue(household.supervisor)
+
+    def _pids(self) -> tuple[int, ...]:
+        household = self._household()
+        return () if household is None else tuple(worker.pid for worker in household.look().workers)

@@ -1,0 +1,137 @@
+"""Seeded arrivals, faults, settings. Pure.
+
+Everything that a run is going to do, and what it is judged by, from its plan alone: the same for the same seed.
+
+The settings file of the supervisor that is driven. Pure.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import tomli_w
+
+from stress.attached import Limits
+from stress.checker import TIMED_OUT, Rules
+from stress.faults import Fault
+from stress.faults.base import Preparation, Stroke
+from stress.loads import Arrival, arrivals, mixed_with_wicked
+from stress.plan import Plan
+
+_LEAST_TO_COMPARE = 16
+_TOLD_WITHIN = 2.0
+_MOST_GROWTH = 1.25
+_LEAST_SERVED = 0.9
+_LEAST_SERVED_BESIDE = {"F4": 0.7, "F5": 0.5, "F7": 0.7}
+"""Where nothing can be started for a while, what needs a worker fails; the end of a supervisor interrupts what runs."""
+_HURRY_SECONDS = 10.0
+_LEAST_SERVED_IN_A_HURRY = 0.1
+"""Where supervisors are ended one after the other in so short a time, more than half may be interrupted."""
+_LEAST_SERVED_IN_OVERLOAD = 0.2
+"""Many turns begin so late that their time is up before they end: of 1.5 times the work some 40 % is served."""
+_MOST_IN_VAIN = 0.05
+
+
+def rng_of(seed: int, what: str) -> Random:
+    """A source of choices of its own for each part, so that one part's choices do not change another's."""
+    return Random(f"{seed}/{what}")  # noqa: S311 - choices that can be repeated are the point
+
+
+def all_arrivals(plan: Plan, preparations: Sequence[Preparation]) -> Iterator[Arrival]:
+    """All requests, those to workers that misbehave among them, in order of time."""
+    found = arrivals(plan, rng_of(plan.seed, "load"))
+    for number, preparation in enumerate(preparations):
+        found = mixed_with_wicked(found, preparation, rng_of(plan.seed, f"wicked {number}"), plan.workers)
+    return found
+
+
+def all_strokes(plan: Plan, faults: Sequence[Fault]) -> list[tuple[Fault, Stroke]]:
+    """Everything that will be done to the pool, in order of time."""
+    schedules = (
+        [(fault, stroke) for stroke in fault.schedule(plan, rng_of(plan.seed, fault.name))] for fault in faults
+    )
+    return sorted(itertools.chain.from_iterable(schedules), key=lambda each: each[1].at)
+
+
+def rules_of(plan: Plan, faults: Sequence[Fault], limits: Limits) -> Rules:
+    """What a pool of these limits has promised for this plan."""
+    return Rules(
+        max_workers=limits.max,
+        spawn_burst=limits.spawn_burst,
+        spawn_rate=limits.spawn_rate,
+        backoff_max=limits.backoff_max,
+        age_step=limits.age_step,
+        overload=TIMED_OUT if plan.load == "L2" else frozenset(),
+        explains=frozenset[str]().union(*(fault.explains for fault in faults)),
+        least_served=_least_served(plan, faults),
+        most_in_vain=_MOST_IN_VAIN,
+        ramp=plan.ramp,
+        calm=plan.calm,
+        compares=plan.workers >= _LEAST_TO_COMPARE and plan.load in ("L1", "L5"),
+        rss_growth=_MOST_GROWTH if plan.load == "L5" else 0.0,
+        told_within=_TOLD_WITHIN if plan.load == "L6" else math.inf,
+    )
+
+
+def _least_served(plan: Plan, faults: Sequence[Fault]) -> float:
+    """The share of all requests that has to be completed."""
+    least = [_LEAST_SERVED_IN_OVERLOAD if plan.load == "L2" else _LEAST_SERVED]
+    least += [_LEAST_SERVED_BESIDE.get(fault.name, _LEAST_SERVED) for fault in faults]
+    if plan.longest - plan.calm < _HURRY_SECONDS and any(fault.name == "F5" for fault in faults):
+        least.append(_LEAST_SERVED_IN_A_HURRY)
+    return min(least)
+
+
+AGE_STEP = 3.0
+SPAWN_BURST = 8
+SPAWN_RATE = 4.0
+"""The default: a start costs a quarter of a second of a CPU, and where profiles take turns, starts are many."""
+BACKOFF_MAX = 2.0
+WORKER_BYTES = 64 * 1024 * 1024
+"""What a worker is taken to need."""
+
+
+def settings_text(plan: Plan, preparations: Iterable[Preparation]) -> str:
+    """The whole file: roles that differ in their prompt, room for every request, health checks that notice soon."""
+    table: dict[str, Any] = {
+        "pool": {
+            "min": 1,
+            "max": plan.workers,
+            "worker_memory": WORKER_BYTES,
+            "waiting_capacity": plan.requests + plan.sessions,
+            "spawn_burst": SPAWN_BURST,
+            "spawn_rate": SPAWN_RATE,
+            "ping_interval_idle": 3.0,
+            "ping_interval_busy": 3.0,
+            "ping_timeout": 3.0,
+            "ping_failures": 2,
+            "backoff_min": 0.1,
+            "backoff_max": BACKOFF_MAX,
+            "age_step": AGE_STEP,
+            "breaker_failures": 1000,
+            "drain_timeout": 30.0,
+        },
+        "gateway": {
+            "runs": max(100_000, 2 * plan.sessions),
+            "outcomes": 100_000,
+            # none is to be summed up: each has to be told
+            "queue": {"pending": max(10_000, plan.requests), "cap": plan.requests},
+            "dedupe": {"window": 0},
+        },
+        "roles": {role: {"append_system_prompt": f"You are {role}."} for role in plan.roles},
+    }
+    for preparation in preparations:
+        table = merged(table, preparation.settings)
+    return tomli_w.dumps(table)
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of both; where both have a value, that of ``over``."""
+    both = {key: merged(under[key], over[key]) for key in over if _are_tables(under.get(key), over[key])}
+    return {**under, **over, **both}
+
+
+def _are_tables(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)

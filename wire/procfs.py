@@ -1,0 +1,174 @@
+"""What /proc tells about processes: identity, parents, marker. Standard library only: the guard process imports it.
+
+A pid alone names nobody: it is given again once its process is reaped. Here a process is a pid *and* its start time
+(and, across reboots, the boot id). Every reader returns None or an empty collection for a process that is gone, may
+not be read, or on a platform without /proc.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+MARKER_VARIABLE = "POOL_WORKER_ID"
+"""The environment variable that every worker is given and every descendant inherits; ``<instance>:<worker id>``."""
+
+_EXITING = 0x4  # flags in /proc/PID/stat
+_KERNEL_THREAD = 0x200000
+EXEC_PATIENCE = 1.0
+"""Seconds that a process may take inside exec."""
+_PAUSE = 0.001  # seconds between two looks at it
+_READ_SIZE = 64 * 1024
+_LARGEST_ENVIRONMENT = 8 * 1024 * 1024  # the kernel allows arguments and environment together 6 MiB
+
+
+class ProcessStat(NamedTuple):
+    """What matters of /proc/PID/stat; ``start_time`` in clock ticks since boot, ``state`` a letter (Z, T, R, S...).
+
+    ``is_bare``: no kernel thread, not dying, and yet without an environment set up; see ``marker_of``.
+    """
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    start_time: int
+    is_bare: bool = False
+
+
+class ProcessIdentity(NamedTuple):
+    """One process, for ever: no other one will ever have the same pid, start time and boot id.
+
+    ``start_time`` is in clock ticks since boot, 0 where the platform does not tell. ``marker`` is what the process
+    carries in ``POOL_WORKER_ID``, empty for a child that is no worker.
+    """
+
+    pid: int
+    start_time: int
+    boot_id: str
+    marker: str = ""
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """State, parent, session and start time of a process; also of a zombie."""
+    raw = _read(f"/proc/{pid}/stat")
+    return parse_stat(raw) if raw else None
+
+
+def parse_stat(raw: bytes) -> ProcessStat | None:
+    """Read the text of /proc/PID/stat; the command name in it may contain blanks, brackets and line feeds."""
+    pid, _, rest = raw.partition(b" (")
+    fields = rest[rest.rfind(b")") + 2 :].split()
+    if len(fields) < 49:
+        return None
+    return ProcessStat(
+        pid=int(pid),
+        state=fields[0].decode("ascii"),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        start_time=int(fields[19]),
+        is_bare=int(fields[48]) == 0 and not int(fields[6]) & (_EXITING | _KERNEL_THREAD),
+    )
+
+
+def marker_of(pid: int, until: float | None = None) -> str | None:
+    """The marker in the environment that the process was started with; None for a zombie, which has none any more.
+
+    Inside exec a process has left one program's memory and not yet entered the next one's, and its environment reads
+    as empty (this begins before the parent's vfork returns). Such a process is waited for, since it may have to wait
+    for a CPU in there: so this may block, ``until`` that time (``time.monotonic``), or for ``EXEC_PATIENCE``.
+    """
+    is_settled = False
+    deadline = time.monotonic() + EXEC_PATIENCE if until is None else until
+    while True:
+        try:
+            environment = _read_file(f"/proc/{pid}/environ")
+        except OSError:
+            return None  # gone, or not ours to look at
+        if environment or is_settled or time.monotonic() >= deadline:
+            return parse_marker(environment)
+        stat = read_stat(pid)
+        is_settled = stat is None or not stat.is_bare  # if so it needs a second look: exec may just have ended
+        if not is_settled:
+            time.sleep(_PAUSE)
+
+
+def parse_marker(environment: bytes) -> str | None:
+    """Find the marker in NUL-separated ``NAME=value`` pairs."""
+    name = MARKER_VARIABLE.encode() + b"="
+    if not environment.startswith(name):
+        name = b"\0" + name
+    _, found, rest = environment.partition(name)
+    return rest.partition(b"\0")[0].decode("utf-8", "surrogateescape") if found else None
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is; empty where the platform does not tell."""
+    return _read("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
+
+
+def identify(pid: int, marker: str = "") -> ProcessIdentity:
+    """The identity of a child of ours that is not reaped yet (so that its pid cannot have changed hands)."""
+    stat = read_stat(pid)
+    return ProcessIdentity(pid, stat.start_time if stat else 0, boot_id(), marker)
+
+
+def all_pids() -> list[int]:
+    """Every process that can be seen, zombies included."""
+    return [int(name) for name in _names("/proc") if name.isdigit()]
+
+
+def children_of(pid: int) -> set[int]:
+    """Direct children, those of every thread: the kernel keeps one list per thread that forked."""
+    children: set[int] = set()
+    readable = False
+    for task in _names(f"/proc/{pid}/task"):
+        try:
+            children.update(map(int, _read_file(f"/proc/{pid}/task/{task}/children").split()))
+            readable = True
+        except OSError:
+            continue  # that thread has ended; its children belong to another thread by now
+    if readable or read_stat(pid) is None:
+        return children
+    return {stat.pid for stat in map(read_stat, all_pids()) if stat and stat.parent == pid}
+
+
+def descendants_of(roots: Iterable[int]) -> Iterator[ProcessStat]:
+    """All living children, grandchildren and so on of ``roots``, parents before children, the roots left out."""
+    waiting = list(roots)
+    seen = set(waiting)
+    while waiting:
+        parent = waiting.pop()
+        for child in children_of(parent) - seen:
+            seen.add(child)
+            stat = read_stat(child)
+            if stat is not None and stat.parent == parent:  # else it died meanwhile and its pid is another's
+                waiting.append(child)
+                yield stat
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208  # a Path object per process would double the cost of a scan
+    except OSError:
+        return []  # the process is gone, or there is no /proc
+
+
+def _read(path: str) -> bytes:
+    try:
+        return _read_file(path)
+    except OSError:
+        return b""  # gone, or another user's: either way nothing that can be told about it
+
+
+def _read_file(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        chunks = []
+        size = 0
+        while size < _LARGEST_ENVIRONMENT and (chunk := os.read(fd, _READ_SIZE)):
+            chunks.append(chunk)
+            size += len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(fd)

@@ -1,0 +1,319 @@
+"""Rendering one run on stdout/stderr.
+
+One run on two streams: its answer on one, what happens beside it on the other; often both are the same terminal.
+
+Then neither may write into the other's line. What a tool says while it runs is drawn below everything, over and over in
+the same place, and is gone when the next line comes.
+
+What a person is told of a tool call: what it is, and in a line what came of it. Pure.
+
+Tool calls of a run as a person sees them: a line when one begins, what it says meanwhile, a line when it is over.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TextIO
+
+import msgspec
+
+from wire.call_parts import STYLES, CallPage, page_lines
+from wire.messages import CallDetails, ToolCallView
+from wire.terminal import DIM, PLAIN, can_style, cells, clean, clean_stream, fit, span, wants_styles
+
+_ROWS = 4
+_MARGIN = "  │ "
+_LEAST_COLUMNS = 12
+_PIPE_COLUMNS = 200
+_USUAL_COLUMNS = 80
+
+
+class Stage:
+    """``out`` for the answer, ``err`` for the rest. Everything but the answer is flushed at once."""
+
+    def __init__(self, out: TextIO, err: TextIO, env: Mapping[str, str]) -> None:
+        """``env`` says whether there may be styles (``NO_COLOR``, ``TERM``), and ``COLUMNS`` where it is set."""
+        self._out = out
+        self._err = err
+        self._env = env
+        self._filter = clean_stream if out.isatty() else str
+        self._is_shared = out.isatty() and err.isatty()
+        self._is_coloured = err.isatty() and wants_styles(env)
+        self._can_redraw = err.isatty() and can_style(env)
+        self._at_line_start = True
+        self._has_aside = False
+        self._drawn = 0
+        self.has_answer = False
+        self.subject: str | None = None
+        """What the last note was about; None once something else was shown."""
+
+    def answer(self, text: str) -> None:
+        """The next piece of the answer; see ``flush``."""
+        text = self._filter(text)
+        if text:
+            self._clear()
+            self._out.write(text)
+            self.has_answer = True
+            self.subject = None
+            self._at_line_start = text.endswith("\n")
+
+    def end_line(self) -> None:
+        """What comes next of the answer begins a line."""
+        if not self._at_line_start:
+            self.answer("\n")
+
+    def aside(self, text: str) -> None:
+        """The next piece of a running text beside the answer."""
+        if not self._has_aside:
+            self._make_room()
+            self._has_aside, self.subject = True, None
+        self._err.write(self._styled(clean_stream(text), DIM))
+        self._err.flush()
+
+    def note(
+        self, text: str, end: str = "", *, style: str = DIM, whole: bool = False, about: str | None = None
+    ) -> None:
+        """A line of its own. ``about``: see ``subject``.
+
+        It is cut to the terminal's width unless it is to be ``whole``: first the text, the ``end`` only where there is
+        no room for both.
+        """
+        text, end = clean(text), clean(end)
+        line = text + end if whole else _cut(text, end, self._columns())
+        self._make_room()
+        self._err.write(self._styled(line, style) + "\n")
+        self._err.flush()
+        self.subject = about
+
+    def tail(self, text: str) -> None:
+        """Draw the end of a tool's output, in place of what was drawn before; only on a terminal that can."""
+        lines = tail_lines(text, self._columns()) if self._can_redraw else []
+        if not lines:
+            return
+        before, self._drawn = self._drawn, 0
+        if not before:
+            self._make_room()
+        drawn = "".join(f"{self._styled(line, DIM)}\n" for line in lines)
+        self._err.write(_up(before) + drawn)  # in one piece, so that it does not flicker
+        self._err.flush()
+        self._drawn = len(lines)
+
+    @property
+    def columns(self) -> int:
+        """The width of a line beside the answer, in columns."""
+        return self._columns()
+
+    def flush(self) -> None:
+        """Show what was said of the answer."""
+        self._out.flush()
+
+    def close(self) -> None:
+        """Leave the cursor at the start of a line, nothing drawn."""
+        self._clear()
+        self.end_line()
+        self._out.flush()
+
+    def _make_room(self) -> None:
+        self._clear()
+        self._out.flush()
+        if self._is_shared and not self._at_line_start:
+            self._err.write("\n")
+            self._at_line_start = True
+
+    def _clear(self) -> None:
+        """Take away what is only for the moment."""
+        if self._has_aside:
+            self._err.write("\n")
+        elif self._drawn:
+            self._err.write(_up(self._drawn))
+        else:
+            return
+        self._has_aside, self._drawn = False, 0
+        self._err.flush()
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"{style}{text}{PLAIN}" if self._is_coloured and style else text
+
+    def _columns(self) -> int:
+        """How wide a line may be: a terminal's last column stays free, where some of them break the line."""
+        if not self._err.isatty():
+            return _PIPE_COLUMNS
+        asked = self._env.get("COLUMNS", "")
+        return ((int(asked) if asked.isdecimal() else 0) or self._told_columns() or _USUAL_COLUMNS) - 1
+
+    def _told_columns(self) -> int:
+        """What the terminal says of itself; 0 where it does not know, as one without a screen."""
+        try:
+            return os.get_terminal_size(self._err.fileno()).columns
+        except (OSError, ValueError):
+            return 0
+
+
+def _up(lines: int) -> str:
+    """Back to the first of the lines that were drawn, and everything below it gone."""
+    return f"\x1b[{lines}A\x1b[J" if lines else ""
+
+
+def _cut(text: str, end: str, columns: int) -> str:
+    room = max(columns - cells(end), columns // 3)
+    return fit(fit(text, room) + end, columns)
+
+
+def tail_lines(text: str, columns: int) -> list[str]:
+    """The last lines of a text as they fit on a terminal; of a line that was drawn over, what it was last."""
+    if columns < _LEAST_COLUMNS:
+        return []
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in text[-_ROWS * 2_000 :].split("\n"))
+    shown = [clean(line.expandtabs(4)).rstrip() for line in lines]
+    return [f"{_MARGIN}{fit(line, columns - len(_MARGIN))}" for line in [line for line in shown if line][-_ROWS:]]
+
+
+_OK, _ODD, _FAILED, _GOES_ON = "✓", "!", "✗", "…"
+_CUT_OFF = re.compile(r'\{\s*"\w+"\s*:\s*"((?:[^"\\]|\\.)*)')
+_PREVIEW = 200
+"""Characters of an input in events; one of this length may have been cut."""
+_NOTE = "(Command "
+"""So begins the line in which ``exec`` says how a command ended."""
+
+
+class CallEnd(NamedTuple):
+    """A mark, and words behind it."""
+
+    mark: str
+    words: str
+
+
+def call_words(name: object, preview: object) -> str:
+    """A call's name and the beginning of its input: of an object the first text as it is, and the rest by name."""
+    words = _input_words(preview) if isinstance(preview, str) else ""
+    return clean(f"{name} {words}".strip())
+
+
+def is_all_said(preview: object) -> bool:
+    """Whether ``call_words`` shows the whole input: it was not cut, and fits a line unchanged."""
+    if not isinstance(preview, str):
+        return False
+    words = preview
+    if preview.startswith("{"):
+        try:
+            msgspec.json.decode(preview)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        words = _input_words(preview)
+    return len(preview) < _PREVIEW and words.isprintable() and "  " not in words
+
+
+def end_words(call: ToolCallView, details: CallDetails | None) -> CallEnd:
+    """What came of a call that has not failed: ``ok, code 0 (1.2 s)``."""
+    details = details or CallDetails()
+    took = _took(call)
+    if details.status == "running":
+        if call.name == "exec":
+            return CallEnd(_GOES_ON, f"still running in the background as {clean(details.session_id)}{took}")
+        return CallEnd(_GOES_ON, f"{clean(details.session_id)} still runs{took}")
+    how = _how_it_ended(details)
+    if details.status == "failed":
+        return CallEnd(_FAILED, f"{_joined('failed', how)}{took}")
+    if details.exit_code:
+        return CallEnd(_ODD, f"ended with {how}{took}")
+    return CallEnd(_OK, f"{_joined('ok', how)}{took}")
+
+
+def error_words(call: ToolCallView, error: object, details: CallDetails | None) -> CallEnd:
+    """What a call failed with, or was denied for; of a command's output the last line."""
+    how = _how_it_ended(details or CallDetails())
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if how:
+        said = [line for line in lines if not line.startswith(_NOTE)]
+        reason = said[-1] if said else ""
+    else:
+        reason = (lines[0] if lines else "").removeprefix(f"The call of {call.name} was denied: ")
+    verdict = "denied" if call.state == "DENIED" else _joined("failed", how)
+    return CallEnd(_FAILED, clean(f"{verdict}{_took(call)}" + (f": {reason.strip()}" if reason else "")))
+
+
+def _took(call: ToolCallView) -> str:
+    return "" if call.duration_ms is None else f" ({span(call.duration_ms / 1000)})"
+
+
+def _how_it_ended(details: CallDetails) -> str:
+    if details.timed_out:
+        return "timed out"
+    if details.exit_signal is not None:
+        return f"signal {clean(details.exit_signal)}"
+    return "" if details.exit_code is None else f"code {details.exit_code}"
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _input_words(preview: str) -> str:
+    """Of what is no object, or was cut off in the midst of its second field, the text as it is."""
+    try:
+        given = msgspec.json.decode(preview)
+    except (msgspec.DecodeError, RecursionError):
+        found = _CUT_OFF.match(preview)
+        return preview if found is None else _unescaped(found[1])
+    if not isinstance(given, dict):
+        return preview
+    return " ".join(_field_words(number, name, value) for number, (name, value) in enumerate(given.items()))
+
+
+def _field_words(number: int, name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if number == 0 and isinstance(value, str) else f"{name}={text}"
+
+
+def _unescaped(text: str) -> str:
+    """The beginning of a JSON string; what it was cut off in the midst of goes."""
+    text = re.sub(r"\\(?:u[0-9a-fA-F]{0,3})?\Z", "", text)
+    try:
+        decoded: str = msgspec.json.decode(f'"{text}"', type=str)
+    except msgspec.DecodeError:
+        return text
+    return f"{decoded.rstrip()}…"
+
+
+_ENDED = frozenset({"FAILED", "DENIED"})
+"""States of calls whose error was told already when their end is."""
+_QUIET = frozenset("✓…")
+_BELOW = "  "
+
+
+class CallLines:
+    """Calls may run at the same time; an end names its call unless nothing was shown since that began."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def start(self, call: ToolCallView) -> None:
+        """It is there."""
+        self._stage.end_line()  # what the model says after it is another text
+        self._stage.note(f"· {call_words(call.name, call.input_preview)}", about=call.id)
+
+    def update(self, tail: str) -> None:
+        """The end of a call's output so far."""
+        self._stage.tail(tail)
+
+    def error(self, call: ToolCallView, error: str | None, details: CallDetails | None) -> None:
+        """It has failed, or was denied; its end is told after that."""
+        self._end(call, error_words(call, error, details))
+
+    def end(self, call: ToolCallView, details: CallDetails | None) -> None:
+        """It is over."""
+        if call.state not in _ENDED:
+            self._end(call, end_words(call, details))
+
+    def page(self, page: CallPage) -> None:
+        """Show a page of a call's description."""
+        for line in page_lines(page, self._stage.columns - len(_BELOW)):
+            self._stage.note(f"{_BELOW}{line.text}", whole=True, style=STYLES[line.tone])
+
+    def _end(self, call: ToolCallView, end: CallEnd) -> None:
+        style = DIM if end.mark in _QUIET else ""
+        if self._stage.subject == call.id:
+            self._stage.note(f"  {end.mark} {end.words}", style=style)
+        else:
+            words = call_words(call.name, call.input_preview)
+            self._stage.note(f"{end.mark} {words}", f": {end.words}", style=style)
