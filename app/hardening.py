@@ -1,4 +1,4 @@
-"""What a process that holds tokens and keys asks of the kernel before it reads them.
+"""What a process that holds tokens and keys asks of the kernel and of the C library before it reads them.
 
 - No core dump of it, whoever would catch it, and none of what it starts, unless that raises its limit again.
 - Nobody of the same user without rights of root's own may look into its memory or its environment: a worker that a
@@ -6,7 +6,6 @@
 - Whatever it makes is its owner's alone, with any umask of whoever has started it.
 """
 
-import ctypes
 import os
 import resource
 import sys
@@ -26,13 +25,9 @@ def harden() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
     if sys.platform.startswith("linux"):
+        import ctypes  # noqa: PLC0415  # some milliseconds, and only Linux has the call
+
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-"""Of glibc's ``mallopt``."""
-_LARGE_BYTES = 256 * 1024
-_ARENAS = 2
 
 
 def bound_heap(env: Mapping[str, str]) -> None:
@@ -43,6 +38,8 @@ def bound_heap(env: Mapping[str, str]) -> None:
     By default glibc takes blocks of up to 32 MiB from its heap once one of that size was freed. A small block that
     outlives its large neighbours then holds them all: each large prompt left a part of itself behind.
     """
+    import ctypes  # noqa: PLC0415  # the same: `pool attach` asks for no allocator
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     is_set = "glibc.malloc." in env.get("GLIBC_TUNABLES", "") or any(name.startswith("MALLOC_") for name in env)
     if mallopt is None or is_set:
