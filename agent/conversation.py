@@ -38,7 +38,8 @@ from wire.entries import (
     TranscriptMessage,
 )
 from wire.messages import Bookmark
-from wire.transcript import TranscriptWriter, outputs_of, read_entries, read_header
+from wire.outputs import outputs_of
+from wire.transcript import TranscriptWriter, read_entries, read_header
 from wire.transcript_repair import TranscriptError, TranscriptMissing
 
 

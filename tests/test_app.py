@@ -62,7 +62,7 @@ async def test_what_an_earlier_supervisor_left_and_would_not_die_is_told(
     async def sweep(_: Path) -> SweepReport:
         return SweepReport(killed=(7,), left=(9, 8, 9))
 
-    monkeypatch.setattr("app.sweep_previous", sweep)
+    monkeypatch.setattr("app.supervisor.sweep_previous", sweep)
     monkeypatch.setattr(supervisor, "_tell", lambda event, data: told.append((event, data)))
     await supervisor._sweep_previous(supervisor._data_dir / "workers.json")
     assert told == [("previous_workers_swept", {"killed": 1}), ("previous_workers_left", {"pids": [8, 9]})]

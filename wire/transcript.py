@@ -1,13 +1,9 @@
-"""Transcript writer and reader.
-
-Transcript files: append-only JSON Lines with one writer at a time, their reader, and the repair of a torn end.
+"""Transcript files: append-only JSON Lines with one writer at a time, their reader, and the repair of a torn end.
 
 ``repair_transcript`` is for any JSONL transcript with a ``{"type":"session", ...}`` line at its beginning, whichever
 agent wrote it; writer and reader are for the native format of ``wire.entries``. Everything here blocks; call it in a
 thread where the event loop must not wait for a disk. No file is ever overwritten, and nothing is cut without being
 kept.
-
-The directory for full outputs of a conversation's tools, beside its transcript.
 """
 
 import contextlib
@@ -186,12 +182,3 @@ def _decode_other(line: bytes) -> OtherEntry | None:
         return None
     kind = entry.type if isinstance(entry.type, str) else ""
     return OtherEntry(kind, entry.seq if type(entry.seq) is int else 0, line.rstrip(b"\r\n"))
-
-
-OUTPUTS_SUFFIX = ".tool-outputs"
-"""The end of these directories' names, by which file tools refuse those of other conversations."""
-
-
-def outputs_of(transcript: str) -> str:
-    """The path of the directory; it is made for the first cut output, and removed with the transcript."""
-    return transcript + OUTPUTS_SUFFIX

@@ -50,11 +50,8 @@ def open_model(
 
 
 def _open_openai(model: str | None, base_url: str | None, environment: Mapping[str, str]) -> Model:
-    from agent.models.openai import (  # noqa: PLC0415 - the same
-        BadEndpoint,
-        OpenAIModel,
-        read_endpoint,
-    )
+    from agent.models.openai import OpenAIModel  # noqa: PLC0415 - the scripted model needs neither
+    from agent.models.openai_endpoint import BadEndpoint, read_endpoint  # noqa: PLC0415
 
     if not model:
         raise UnknownModel("the provider openai has no default model: name one with --model")

@@ -10,8 +10,9 @@ import msgspec
 import trio
 
 from agent.tools.base import Effects, ToolContext, ToolError, ToolOutput
+from agent.tools.names import shown
 from agent.tools.pages import shorten
-from agent.tools.paths import Place, failures_of, kind_of, located, open_directory, opened, shown
+from agent.tools.paths import Place, failures_of, kind_of, located, open_directory, opened
 
 _DEFAULT_LIMIT = 500
 _MAX_LIMIT = 5000

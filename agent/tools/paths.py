@@ -1,12 +1,4 @@
-r"""Confined paths, name escaping, sniffing.
-
-File names as a model can read and give them back, whatever bytes they are made of.
-
-A name is shown as it is, except for what cannot be shown safely: bytes that are no UTF-8, line ends, other controls and
-invisible characters become ``\xNN``, byte by byte. A path that does not exist as given is tried with these undone.
-Standard library only: the search child uses it too.
-
-Where a tool may go: paths confined to the working directory, and opened so that no link can lead out of it.
+"""Where a tool may go: paths confined to the working directory, and opened so that no link can lead out of it.
 
 A path is first resolved, symbolic links and all, and must then lie beneath the confining directory. What is opened is
 the resolved path, one component after the other, following no link: a component that somebody replaces by a link
@@ -18,7 +10,6 @@ What a file's first bytes say it is: an image a model can see, text, or neither;
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,37 +19,8 @@ from typing import NamedTuple
 import trio
 
 from agent.tools.base import ToolContext, ToolError
-from wire.transcript import OUTPUTS_SUFFIX
-
-_ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
-
-
-def shown(name: str) -> str:
-    """A name or path (as ``os`` gives it, undecodable bytes as lone surrogates) in printable characters."""
-    if name.isprintable():
-        return name
-    return "".join(char if char.isprintable() else _escaped(char) for char in name)
-
-
-def _escaped(char: str) -> str:
-    try:
-        data = os.fsencode(char)
-    except UnicodeEncodeError:  # half of a surrogate pair: no file system gave this
-        data = char.encode(errors="surrogatepass")
-    return "".join(f"\\x{byte:02x}" for byte in data)
-
-
-def undo_shown(name: str) -> str | None:
-    """The name that ``shown`` may have made ``name`` of; None when there is nothing to undo."""
-    pieces = _ESCAPED.split(name)
-    if len(pieces) == 1:
-        return None
-    data = b"".join(
-        bytes.fromhex(piece) if index % 2 else piece.encode(errors="surrogateescape")
-        for index, piece in enumerate(pieces)
-    )
-    return os.fsdecode(data)
-
+from agent.tools.names import shown, undo_shown
+from wire.outputs import OUTPUTS_SUFFIX
 
 MAX_PATH = 4096
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

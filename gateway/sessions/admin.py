@@ -40,7 +40,7 @@ from pool import Pool
 from pool.stimuli import ForgetSession
 from router.keys import check_session_key
 from wire.messages import Channel
-from wire.transcript import outputs_of
+from wire.outputs import outputs_of
 
 _SETTINGS = ("label", "model", "thinking", "queue_mode", "verbose", "reasoning")
 _SWITCHES = ("verbose", "reasoning")

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from agent.tools.paths import shown
+from agent.tools.names import shown
 from agent.tools.search.ignore import Ignoring, glob_matcher, parse_rules
 from agent.tools.search.walk import Found, Match, Walk, matches_in, shown_with_context
 

@@ -17,7 +17,8 @@ import msgspec
 import trio
 
 from agent.tools.base import ToolContext, ToolError
-from agent.tools.paths import Place, failures_of, kind_of, open_directory, opened, shown
+from agent.tools.names import shown
+from agent.tools.paths import Place, failures_of, kind_of, open_directory, opened
 from agent.tools.search.walk import read_text_at
 
 SECONDS = 20.0

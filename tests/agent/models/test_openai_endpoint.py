@@ -4,7 +4,7 @@ import pytest
 
 from agent.models.base import Model
 from agent.models.catalogue import UnknownModel, open_model
-from agent.models.openai import BadEndpoint, Secret, read_endpoint
+from agent.models.openai_endpoint import BadEndpoint, Secret, read_endpoint
 from agent.models.openai_messages import Dialect
 from agent.models.scripted import Faults
 

@@ -24,7 +24,8 @@ from agent.models.base import (
     ToolDefinition,
     UsagePiece,
 )
-from agent.models.openai import OpenAIModel, Patience, read_endpoint
+from agent.models.openai import OpenAIModel
+from agent.models.openai_endpoint import Patience, read_endpoint
 from agent.models.openai_stream import AnswerLimits
 from agent.models.retry import RetryPolicy, stream_with_retries
 from fixtures.fake_openai import FakeOpenAI

@@ -13,7 +13,8 @@ from agent.tools.edit import EditTool
 from agent.tools.find import FindTool
 from agent.tools.grep import GrepTool
 from agent.tools.ls import LsTool
-from agent.tools.paths import MAX_PATH, locate, open_directory, open_regular, opened, shown, undo_shown
+from agent.tools.names import shown, undo_shown
+from agent.tools.paths import MAX_PATH, locate, open_directory, open_regular, opened
 from agent.tools.read import ReadTool
 from agent.tools.write import WriteTool
 from tests.agent.tools.using import Bench

@@ -10,7 +10,8 @@ import trio
 from agent.tools.base import ToolError
 from agent.tools.find import FindTool
 from agent.tools.grep import GrepTool
-from agent.tools.paths import locate, shown
+from agent.tools.names import shown
+from agent.tools.paths import locate
 from agent.tools.search import search as running
 from agent.tools.search.search import End, Outcome, Query, passed_over, search
 from tests.agent.tools.using import Bench

@@ -11,6 +11,9 @@ from openai import OpenAI
 from doors.openai.session_ref import OWN_SESSION, is_stored
 from fixtures.fake_openai import FakeOpenAI, serving
 from tests.acceptance.supervisor import Supervisor, running_supervisor
+from tests.doors.http.conftest import connect, open_door, world
+
+__all__ = ["Ask", "Pool", "connect", "open_door", "running_pool", "text_of", "wait_until_forgotten", "world"]
 
 TOKEN = "a-token-of-the-tests-0123456789"
 READER = "a-token-that-may-look-0123456789"

@@ -11,10 +11,12 @@ from doors.http import routes as served
 from doors.websocket import connection
 from doors.websocket.frames import SocketLimits
 from doors.websocket.hub import Hub
-from tests.doors.http.conftest import Connect, Door, Open
+from tests.doors.http.conftest import Connect, Door, Open, connect, methods, open_door, world
 from tests.doors.websocket.peer import SocketPeer
 from tests.gateway.world import World
 from wire.units import ByteCount
+
+__all__ = ["Join", "connect", "follows", "hub_of", "methods", "open_door", "settle", "world"]
 
 LIMITS = {"max_requests": 4, "max_refused": 3, "buffered_bytes": ByteCount(300_000)}
 READER = "a-token-that-may-look-0123456789"

@@ -15,8 +15,9 @@ import trio.testing
 
 from heartbeat.delivery.channel import DeliveryFailed
 from heartbeat.delivery.dispatcher import open_courier
+from heartbeat.delivery.http_sender import HttpPoster
 from heartbeat.delivery.settings import DeliverySettings, SigningKey, WebhookSettings, headers_of, signing_key
-from heartbeat.delivery.webhook import HttpPoster, WebhookChannel, open_webhooks
+from heartbeat.delivery.webhook import WebhookChannel, open_webhooks
 from tests.heartbeat.delivery.fakes import WALL, Disk, an_alert, wall_clock
 from tests.heartbeat.delivery.receivers import CERTIFICATE, Names, Net, Receiver, reply
 from tests.house import ROOT

@@ -1,0 +1,66 @@
+"""Sending one request to an address that was checked before. The only place of the room that knows httpx.
+
+The connection is made to the address, while the certificate must be the host's and the request names the host. httpx's
+transport is used without its client: it follows no redirect, keeps no cookie, asks no environment for a proxy (which
+would resolve the name anew), and logs no URL. No connection is kept: between two hosts that share an address, one kept
+for the first would be used for the second.
+"""
+
+import ssl
+from collections.abc import Iterator
+
+import httpx
+
+from heartbeat.delivery.channel import DeliveryFailed
+from heartbeat.delivery.webhook import Answer, Parcel
+
+_LONGEST_REASON = 200
+
+
+class HttpPoster:
+    """Sends parcels. Making one reads the certificates that are trusted and blocks for some 20 ms."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = httpx.create_ssl_context(trust_env=False) if tls is None else tls
+
+    async def post(self, parcel: Parcel) -> Answer:
+        """Send it to the first of its addresses that can be reached; of the reply only the head is read.
+
+        The caller bounds the time. Raises DeliveryFailed.
+        """
+        errors: list[httpx.HTTPError] = []
+        for address in parcel.addresses:
+            try:
+                return await self._post_to(address, parcel)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
+                errors.append(exc)  # nothing was sent: another address may do
+            except httpx.HTTPError as exc:
+                raise DeliveryFailed(f"{parcel.origin} broke off: {_reason(exc)}") from exc
+        raise DeliveryFailed(f"{parcel.origin} cannot be reached: {_reason(errors[-1])}") from errors[-1]
+
+    async def _post_to(self, address: str, parcel: Parcel) -> Answer:
+        url = httpx.URL(scheme=parcel.scheme, host=address, port=parcel.port, raw_path=parcel.path.encode())
+        request = httpx.Request(
+            "POST",
+            url,
+            headers={"host": parcel.authority, **parcel.headers},
+            content=parcel.body,
+            extensions={"sni_hostname": parcel.host, "timeout": {"connect": parcel.patience}},
+        )
+        async with httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False) as transport:
+            response = await transport.handle_async_request(request)
+            await response.aclose()
+            return Answer(response.status_code, response.headers.get("retry-after", ""))
+
+
+def _reason(error: BaseException) -> str:
+    """The first words in it and what it came from: httpx and trio often leave them to the cause."""
+    said = next((said for cause in _causes(error) if (said := str(cause).strip())), type(error).__name__)
+    return said[:_LONGEST_REASON]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
